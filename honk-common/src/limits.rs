@@ -1,0 +1,38 @@
+//! Capacities of the kernel maps and other numbers both sides must know.
+
+/// Rule lines of one rule set, the fallback included.
+pub const MAX_RULES: usize = 1024;
+/// 64-bit words of one rule bitmap.
+pub const RULE_WORDS: usize = MAX_RULES / 64;
+/// Distinct class bitmaps of one rule set.
+pub const MAX_CLASSES: usize = 4096;
+/// Banks of the double-buffered route maps.
+pub const BANKS: u32 = 2;
+/// Elements of one direction of `PORT_CLASS`: four ports share an element.
+pub const PORT_ELEMS: u32 = 65536 / 4;
+/// Entries of `DCACHE` (kernel-direct and inbound UDP flows).
+pub const DCACHE_ENTRIES: u32 = 131_072;
+/// Entries of `RETURN` (clients that have been proxied).
+pub const RETURN_ENTRIES: u32 = 65_536;
+/// Entries of `FRAG`.
+pub const FRAG_ENTRIES: u32 = 8192;
+/// Entries of `LOCAL_ADDR`.
+pub const LOCAL_ADDR_ENTRIES: u32 = 4096;
+/// Entries of `MAC_CLASS`, both banks together.
+pub const MAC_ENTRIES: u32 = 16_384;
+/// Default size of `FLOW`; `global.bpf_conn_state_map_size` replaces it.
+pub const FLOW_ENTRIES_DEFAULT: u32 = 262_144;
+/// Largest inner LPM map.
+pub const LPM_MAX_ENTRIES: u32 = 2_000_000;
+/// Bytes of the event ring.
+pub const EVENT_RING_BYTES: u32 = 262_144;
+/// Age after which a fragment record no longer counts, in nanoseconds.
+pub const FRAG_TTL_NS: u64 = 30_000_000_000;
+/// Age after which a packet renews the timestamp of its entry, in nanoseconds.
+pub const TOUCH_NS: u64 = 1_000_000_000;
+/// IPv6 extension headers the parser walks before it gives up.
+pub const MAX_EXT_HEADERS: usize = 8;
+/// Events of one type per second and CPU.
+pub const EVENTS_PER_SECOND: u64 = 64;
+/// LAN interfaces listed in `Param` for the reply fallback.
+pub const MAX_LAN_PARAM: usize = 8;

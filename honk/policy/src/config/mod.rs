@@ -1,0 +1,131 @@
+//! The typed configuration: what the syntax tree means.
+
+use crate::{
+    id::{Ordinal, Secret},
+    node::Node,
+    routing::rule::RuleSet,
+};
+
+/// One accepted configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `global`.
+    pub global: Global,
+    /// Static nodes in declaration order.
+    pub nodes: Vec<Node>,
+    /// Groups in declaration order, then the implicit one-member groups of nodes that rules
+    /// name. Entry `i` has configuration ordinal `2 + i`.
+    pub groups: Vec<GroupDef>,
+    /// Rules with their fallback.
+    pub rules: RuleSet,
+}
+
+/// `global`: the keys this build serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// UDP and TCP port of the transparent listeners inside the private namespace.
+    pub tproxy_port: u16,
+    /// `so_mark_from_dae`, or 0x100.
+    pub own_mark: u32,
+    /// Entries of the kernel flow table.
+    pub flow_entries: u32,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub log_level: String,
+    /// Patterns of LAN interfaces (`*` and `?` are wildcards).
+    pub lan_interface: Vec<String>,
+    /// Write the gateway sysctls.
+    pub auto_config_kernel_parameter: bool,
+    /// `<state>`; `None` = built-in order.
+    pub data_dir: Option<String>,
+    /// What happens to non-direct verdicts after a crash.
+    pub on_crash: OnCrash,
+    /// Milliseconds a graceful stop waits for relays.
+    pub drain_timeout_ms: u64,
+    /// `ip:port` of the resolvers for node names, in order.
+    pub bootstrap: Vec<std::net::SocketAddr>,
+    /// Cap of concurrent physical proxied connects.
+    pub max_concurrent_dials: u32,
+    /// Per-flow log lines at info instead of debug.
+    pub log_flows: bool,
+}
+
+/// `global.on_crash`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCrash {
+    /// Dropped until the daemon is back.
+    Block,
+    /// Passed as direct.
+    Direct,
+}
+
+/// A declared group, or the implicit group of a node named by a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDef {
+    /// Unique name.
+    pub name: String,
+    /// Configuration ordinal.
+    pub ordinal: Ordinal,
+    /// Policy.
+    pub policy: Policy,
+    /// `None`: all nodes. `Some`: explicit membership.
+    pub filters: Option<Vec<FilterLine>>,
+    /// `default:` of a selector.
+    pub default: Option<String>,
+    /// `final:`.
+    pub final_: Option<String>,
+    /// Close affected flows on a selection change.
+    pub interrupt_connections: bool,
+    /// `icon:`.
+    pub icon: Option<Secret>,
+    /// Made for a node that a rule names.
+    pub implicit: bool,
+}
+
+/// Selection policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The user's choice, then `default`, then the first member.
+    Selector,
+}
+
+/// One `filter:` line: adds members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterLine {
+    /// All predicates must hold for a node to join.
+    Nodes(Vec<Predicate>),
+    /// Nested groups by name.
+    Groups(Vec<String>),
+    /// A line that could not be used (W904, W905): selects nothing.
+    Ignored,
+}
+
+/// One call of a filter line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predicate {
+    /// Written with `!`.
+    pub not: bool,
+    /// `name` or `subtag`.
+    pub field: Field,
+    /// Alternatives.
+    pub tests: Vec<TextTest>,
+}
+
+/// What a predicate looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Node name.
+    Name,
+    /// Tag of the node's subscription.
+    Subtag,
+}
+
+/// One alternative of a predicate; case-sensitive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextTest {
+    /// Equal.
+    Exact(String),
+    /// Contains.
+    Keyword(String),
+    /// Matches; known to compile.
+    Regex(String),
+}

@@ -1,0 +1,1 @@
+//! Groups: membership, nesting, selection.

@@ -1,0 +1,11 @@
+//! honk's decisions as plain functions over plain data.
+//!
+//! No socket, file, thread or clock is used here: time, randomness and the outside world come
+//! in as arguments, so every decision can be replayed in a test.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod group;
+pub mod id;
+pub mod node;
+pub mod routing;

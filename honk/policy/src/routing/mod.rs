@@ -1,0 +1,3 @@
+//! Rules: the model, the compiler for the kernel classifier, and the reference evaluator.
+
+pub mod rule;

@@ -1,0 +1,1 @@
+//! Native HTTP API: routes, documents, errors.

@@ -1,0 +1,1 @@
+//! Wiring: start, reload, stop; the only room that knows all others.

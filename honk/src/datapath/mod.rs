@@ -1,0 +1,1 @@
+//! The kernel side: loading, attaching, map writers, counters, clean-up.

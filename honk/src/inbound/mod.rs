@@ -1,0 +1,1 @@
+//! Transparent inbound: TCP accept loops and UDP receive loops.

@@ -1,0 +1,1 @@
+//! Log set-up and redaction.

@@ -1,0 +1,18 @@
+//! The honk binary: arguments in, exit code out.
+
+mod api;
+mod app;
+mod cli;
+mod datapath;
+mod flow;
+mod inbound;
+mod log;
+mod metrics;
+mod netlink;
+mod netns;
+mod outbound;
+mod relay;
+mod socket;
+mod state;
+
+fn main() {}

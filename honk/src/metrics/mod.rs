@@ -1,0 +1,1 @@
+//! Prometheus registry: one list of names.

@@ -1,0 +1,1 @@
+//! Links, addresses, routes, rules and neighbours by rtnetlink.

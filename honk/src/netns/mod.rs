@@ -1,0 +1,1 @@
+//! The private network namespace and the thread that lives in it.

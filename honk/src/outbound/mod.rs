@@ -1,0 +1,1 @@
+//! Dialers: how a flow leaves through a node.

@@ -1,0 +1,1 @@
+//! Moving bytes: copy, splice, half-close, drain.

@@ -1,0 +1,1 @@
+//! Socket options: transparency, marks, original destination, buffer sizes.

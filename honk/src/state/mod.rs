@@ -1,0 +1,1 @@
+//! Files below the state and runtime directories: lock, atomic writes.

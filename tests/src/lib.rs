@@ -1,0 +1,1 @@
+//! The namespace lab, its servers and clients.
