@@ -38,12 +38,22 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// An error at a place.
-    pub fn error(number: &'static str, slug: &'static str, span: Span, message: impl Into<String>) -> Self {
+    pub fn error(
+        number: &'static str,
+        slug: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Self {
         Self::new(Severity::Error, number, slug, Some(span), message)
     }
 
     /// A warning at a place.
-    pub fn warning(number: &'static str, slug: &'static str, span: Span, message: impl Into<String>) -> Self {
+    pub fn warning(
+        number: &'static str,
+        slug: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Self {
         Self::new(Severity::Warning, number, slug, Some(span), message)
     }
 

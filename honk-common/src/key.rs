@@ -59,7 +59,9 @@ abi!(LpmKey, 20);
 
 /// `a.b.c.d` as the 16 bytes of `::ffff:a.b.c.d`.
 pub const fn v4_mapped(a: [u8; 4]) -> [u8; 16] {
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3]]
+    [
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3],
+    ]
 }
 
 /// Whether the address is an IPv4 address in mapped form.

@@ -6,7 +6,10 @@
 //! Addresses are 16 bytes in network order, IPv4 as `::ffff:a.b.c.d`; ports in keys are
 //! host-order numbers.
 #![cfg_attr(not(feature = "std"), no_std)]
-#![allow(missing_docs, reason = "fields are documented where their meaning is not the name")]
+#![allow(
+    missing_docs,
+    reason = "fields are documented where their meaning is not the name"
+)]
 
 pub mod counter;
 pub mod event;

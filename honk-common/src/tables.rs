@@ -37,7 +37,11 @@ impl RouteTables {
     pub fn fallback_only(ordinal: u8) -> Self {
         let mut all = [0u64; MAX_RULES / 64];
         all[0] = 1;
-        let act = RuleAct { ordinal, flags: crate::route::ACT_FALLBACK, ..RuleAct::default() };
+        let act = RuleAct {
+            ordinal,
+            flags: crate::route::ACT_FALLBACK,
+            ..RuleAct::default()
+        };
         Self {
             // Class 1 is the empty set: no must_rules line, no domain line.
             meta: RouteMeta {

@@ -34,7 +34,7 @@ pub(crate) struct NewFlow {
 }
 
 /// How an admitted flow leaves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Route {
     /// Node to dial through; `direct` dials the target from the gateway.
     pub(crate) leaf: Arc<Node>,
@@ -48,7 +48,7 @@ pub(crate) struct Route {
     pub(crate) rule: u16,
     /// Verdict is final.
     pub(crate) must: bool,
-    /// Lists the flow until it is dropped.
+    /// Keeps the flow listed until it is dropped.
     pub(crate) guard: FlowGuard,
 }
 
@@ -73,12 +73,39 @@ pub(crate) enum Refusal {
     Stopping,
 }
 
-/// Answers new flows. Called on the accept path: never blocks, takes no lock.
+/// Answers new flows. Called on the accept path: never blocks.
 pub(crate) trait Admission: Send + Sync + 'static {
-    /// Decides a flow and registers it.
+    /// Decides a flow, claims its kernel entry and lists it. On refusal nothing stays behind.
     fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal>;
-    /// The flow ended; releases kernel state that belongs to it.
-    fn retire(&self, flow: &NewFlow);
+}
+
+/// Told when a listed flow ends: takes it off the list, counts it, frees its kernel entry.
+pub(crate) trait FlowSink: Send + Sync + 'static {
+    /// Called exactly once per flow.
+    fn closed(&self, entry: &FlowEntry, reason: CloseReason);
+}
+
+/// The sockets that live in the private namespace and receive intercepted flows.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// IPv4 and IPv6.
+    pub(crate) tcp: Vec<std::net::TcpListener>,
+    /// One `SO_REUSEPORT` group per family.
+    pub(crate) udp: Vec<std::net::UdpSocket>,
+}
+
+/// Makes transparent UDP sockets inside the private namespace, for replies that must carry a
+/// foreign source address.
+pub(crate) trait ReplySockets: Send + Sync + 'static {
+    /// A non-blocking transparent socket bound to `*:port`, or to `addr` when given (needed
+    /// when the port is that of the listeners). Blocks for one round trip to the namespace
+    /// thread: call it from a blocking task.
+    fn bind(
+        &self,
+        v6: bool,
+        port: u16,
+        addr: Option<std::net::IpAddr>,
+    ) -> std::io::Result<std::net::UdpSocket>;
 }
 
 /// Byte counters of one flow, written by the relay and read by the API.
@@ -112,12 +139,45 @@ pub(crate) enum CloseReason {
     Shutdown,
 }
 
-/// Handle of a listed flow. Dropping it takes the flow off the list; `cancelled` resolves when
-/// somebody asks for the flow to be closed.
-#[derive(Clone, Debug)]
+/// Ownership of a listed flow; dropping it ends the listing. The reason is `Eof` unless the
+/// relay says otherwise.
 pub(crate) struct FlowGuard {
     pub(crate) entry: Arc<FlowEntry>,
+    sink: Arc<dyn FlowSink>,
+    reason: CloseReason,
 }
+
+impl FlowGuard {
+    pub(crate) fn new(entry: Arc<FlowEntry>, sink: Arc<dyn FlowSink>) -> Self {
+        Self {
+            entry,
+            sink,
+            reason: CloseReason::Eof,
+        }
+    }
+
+    /// Ends the flow with a reason.
+    pub(crate) fn close(mut self, reason: CloseReason) {
+        self.reason = reason;
+    }
+}
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        self.sink.closed(&self.entry, self.reason);
+    }
+}
+
+impl std::fmt::Debug for FlowGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlowGuard")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Values of [`FlowEntry::carrier`]: how the bytes move.
+pub(crate) const CARRIERS: [&str; 4] = ["opening", "direct", "splice", "udp"];
 
 /// One listed flow.
 #[derive(Debug)]
@@ -134,7 +194,7 @@ pub(crate) struct FlowEntry {
     /// Unix time, milliseconds.
     pub(crate) started_ms: u64,
     pub(crate) counters: FlowCounters,
-    /// `direct`, `splice` or `udp`; set by the relay. See `CARRIERS`.
+    /// Index in [`CARRIERS`], set by the relay.
     pub(crate) carrier: std::sync::atomic::AtomicU8,
     /// Set once to close the flow.
     pub(crate) cancel: tokio::sync::watch::Sender<Option<CloseReason>>,
