@@ -196,6 +196,109 @@ pub(crate) struct FlowEntry {
     pub(crate) counters: FlowCounters,
     /// Index in [`CARRIERS`], set by the relay.
     pub(crate) carrier: std::sync::atomic::AtomicU8,
-    /// Set once to close the flow.
-    pub(crate) cancel: tokio::sync::watch::Sender<Option<CloseReason>>,
+    /// Closes the flow from outside.
+    pub(crate) cancel: Cancel,
+}
+
+/// The way to end a listed flow from outside: whoever lists flows calls [`Cancel::set`], and
+/// whoever carries the flow has registered a hook that hears of it.
+///
+/// A hook instead of a channel: the TCP relay is an event loop of its own and a proxied
+/// connection should cost one small lock, not a channel with waiters.
+#[derive(Default)]
+pub(crate) struct Cancel {
+    inner: std::sync::Mutex<CancelInner>,
+}
+
+#[derive(Default)]
+struct CancelInner {
+    reason: Option<CloseReason>,
+    hook: Option<(Arc<dyn CancelHook>, u64)>,
+}
+
+/// Told once that a flow must end; must not block.
+pub(crate) trait CancelHook: Send + Sync {
+    /// `token` is the number given to [`Cancel::register`].
+    fn cancelled(&self, token: u64, reason: CloseReason);
+}
+
+impl Cancel {
+    /// Asks for the end of the flow. The first reason wins; later calls do nothing.
+    pub(crate) fn set(&self, reason: CloseReason) {
+        let hook = {
+            let mut inner = self.lock();
+            if inner.reason.is_some() {
+                return;
+            }
+            inner.reason = Some(reason);
+            inner.hook.take()
+        };
+        if let Some((hook, token)) = hook {
+            hook.cancelled(token, reason);
+        }
+    }
+
+    /// The reason, once set.
+    pub(crate) fn reason(&self) -> Option<CloseReason> {
+        self.lock().reason
+    }
+
+    /// Registers who is told. When the flow was cancelled before, the hook is called at once.
+    pub(crate) fn register(&self, hook: Arc<dyn CancelHook>, token: u64) {
+        let reason = {
+            let mut inner = self.lock();
+            let reason = inner.reason;
+            if reason.is_none() {
+                inner.hook = Some((Arc::clone(&hook), token));
+            }
+            reason
+        };
+        if let Some(reason) = reason {
+            hook.cancelled(token, reason);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, CancelInner> {
+        self.inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cancel").field(&self.reason()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(std::sync::Mutex<Vec<(u64, CloseReason)>>);
+
+    impl CancelHook for Heard {
+        fn cancelled(&self, token: u64, reason: CloseReason) {
+            self.0.lock().unwrap().push((token, reason));
+        }
+    }
+
+    #[test]
+    fn a_hook_hears_the_first_reason_once() {
+        let (cancel, heard) = (Cancel::default(), Arc::new(Heard::default()));
+        cancel.register(heard.clone(), 7);
+        cancel.set(CloseReason::Api);
+        cancel.set(CloseReason::Shutdown);
+        assert_eq!(*heard.0.lock().unwrap(), [(7, CloseReason::Api)]);
+        assert_eq!(cancel.reason(), Some(CloseReason::Api));
+    }
+
+    #[test]
+    fn a_late_hook_hears_at_once() {
+        let (cancel, heard) = (Cancel::default(), Arc::new(Heard::default()));
+        cancel.set(CloseReason::Reload);
+        cancel.register(heard.clone(), 1);
+        assert_eq!(*heard.0.lock().unwrap(), [(1, CloseReason::Reload)]);
+    }
 }
