@@ -1,0 +1,300 @@
+//! Tidiness that the compiler does not check: who imports whom, file sizes, module docs,
+//! stray markers, bans of the pure packages. A scan of source text, deliberately simple.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::source::{self, Source};
+
+const MAX_LINES: usize = 600;
+
+/// Rooms of the daemon and the rooms they may import; `flow` is the contract between them.
+const DAEMON_ROOMS: [(&str, &[&str]); 14] = [
+    ("api", &["app", "metrics", "flow"]),
+    ("bypass", &["socket"]),
+    ("datapath", &["netns", "netlink", "flow", "socket"]),
+    ("dns", &["outbound", "flow"]),
+    ("flow", &[]),
+    ("inbound", &["socket", "relay", "outbound", "flow"]),
+    ("log", &[]),
+    ("metrics", &[]),
+    ("netlink", &["netns"]),
+    ("netns", &[]),
+    ("outbound", &["socket", "flow"]),
+    ("relay", &["socket", "outbound", "flow"]),
+    ("socket", &[]),
+    ("state", &[]),
+];
+
+/// Rooms of honk-policy.
+const POLICY_ROOMS: [(&str, &[&str]); 13] = [
+    ("id", &[]),
+    ("time", &[]),
+    ("node", &["id"]),
+    ("config", &["id", "node", "routing"]),
+    ("filter", &["id", "node", "config"]),
+    ("member", &["id", "node", "config"]),
+    ("health", &["id", "time"]),
+    ("score", &["id", "time"]),
+    (
+        "group",
+        &[
+            "id", "time", "node", "config", "filter", "member", "health", "score",
+        ],
+    ),
+    ("routing", &["id", "config"]),
+    ("detour", &["id", "node", "config"]),
+    ("watchdog", &["id", "time"]),
+    ("reload", &["id", "config", "member"]),
+];
+
+/// Our packages and those of ours they may depend on.
+const PACKAGES: [(&str, &[&str]); 8] = [
+    ("honk-common", &[]),
+    ("honk-ebpf", &["honk-common"]),
+    ("grammar", &[]),
+    ("honk/wire", &[]),
+    ("honk/policy", &["honk-common", "honk-grammar"]),
+    (
+        "honk",
+        &["honk-common", "honk-grammar", "honk-policy", "honk-wire"],
+    ),
+    ("tests", &["honk-common", "honk-policy", "honk-wire"]),
+    ("xtask", &[]),
+];
+
+/// What the pure packages must not mention outside tests.
+const IMPURE: [&str; 9] = [
+    "tokio",
+    "std::fs",
+    "std::thread",
+    "TcpStream",
+    "UdpSocket",
+    "TcpListener",
+    "Instant::now",
+    "SystemTime::now",
+    "std::process",
+];
+
+/// Runs every check: its name and its problems.
+pub(crate) fn run(root: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
+    let sources = source::all(root)?;
+    Ok(vec![
+        ("tidy: packages", packages(root)),
+        (
+            "tidy: rooms of the daemon",
+            rooms(&sources, "honk/src/", &DAEMON_ROOMS),
+        ),
+        (
+            "tidy: rooms of policy",
+            rooms(&sources, "honk/policy/src/", &POLICY_ROOMS),
+        ),
+        ("tidy: pure packages", pure(&sources)),
+        ("tidy: file sizes", sizes(&sources)),
+        ("tidy: module docs", docs(&sources)),
+        ("tidy: stray markers", markers(&sources)),
+    ])
+}
+
+fn packages(root: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (package, allowed) in PACKAGES {
+        let Ok(text) = std::fs::read_to_string(root.join(package).join("Cargo.toml")) else {
+            continue;
+        };
+        for name in our_dependencies(&text) {
+            if !allowed.contains(&name.as_str()) {
+                problems.push(format!("{package}/Cargo.toml: must not depend on {name}"));
+            }
+        }
+    }
+    problems
+}
+
+/// Names of dependencies that start with `honk`, in any dependency table.
+fn our_dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut in_table = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_table = line.ends_with("dependencies]");
+        } else if in_table && line.starts_with("honk") {
+            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
+            found.insert(line[..end].to_owned());
+        }
+    }
+    found
+}
+
+fn rooms(sources: &[Source], base: &str, table: &[(&str, &[&str])]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources {
+        let Some(inner) = source.path.strip_prefix(base) else {
+            continue;
+        };
+        let room = inner.split(['/', '.']).next().unwrap_or_default();
+        let Some((_, allowed)) = table.iter().find(|(name, _)| *name == room) else {
+            continue;
+        };
+        for (number, line) in source.shipped() {
+            for used in crate_paths(line) {
+                let is_room = table.iter().any(|(name, _)| *name == used) || used == "app";
+                if is_room && used != room && !allowed.contains(&used) {
+                    problems.push(format!(
+                        "{}:{number}: {room} must not import {used}",
+                        source.path
+                    ));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// First segments after `crate::` in a line, also of `use crate::{a, b::c}`.
+fn crate_paths(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for part in line.split("crate::").skip(1) {
+        if let Some(list) = part.strip_prefix('{') {
+            let list = list.split('}').next().unwrap_or_default();
+            found.extend(list.split(',').filter_map(|item| first_word(item.trim())));
+        } else {
+            found.extend(first_word(part));
+        }
+    }
+    found
+}
+
+fn first_word(text: &str) -> Option<&str> {
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    (end > 0).then(|| &text[..end])
+}
+
+fn pure(sources: &[Source]) -> Vec<String> {
+    let pure = [
+        "honk/policy/src/",
+        "honk/wire/src/",
+        "grammar/src/",
+        "honk-common/src/",
+    ];
+    let mut problems = Vec::new();
+    for source in sources
+        .iter()
+        .filter(|s| pure.iter().any(|base| s.path.starts_with(base)))
+    {
+        if source.path.contains("/tests") {
+            continue;
+        }
+        for (number, line) in source.shipped() {
+            for ban in IMPURE.iter().filter(|ban| line.contains(**ban)) {
+                problems.push(format!(
+                    "{}:{number}: pure package mentions {ban}",
+                    source.path
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn sizes(sources: &[Source]) -> Vec<String> {
+    sources
+        .iter()
+        .filter_map(|source| {
+            let lines = source.text.lines().count();
+            (lines > MAX_LINES).then(|| {
+                format!(
+                    "{}: {lines} lines, find the seam ({MAX_LINES} at most)",
+                    source.path
+                )
+            })
+        })
+        .collect()
+}
+
+fn docs(sources: &[Source]) -> Vec<String> {
+    sources
+        .iter()
+        .filter(|source| !source.text.trim_start().starts_with("//!"))
+        .map(|source| format!("{}: opens without a module comment (//!)", source.path))
+        .collect()
+}
+
+fn markers(sources: &[Source]) -> Vec<String> {
+    // Spelled apart so that this file does not find itself.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+    ];
+    let mut problems = Vec::new();
+    for source in sources {
+        for (number, line) in source.text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(**word)) {
+                problems.push(format!("{}:{}: stray {word}", source.path, number + 1));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn forbidden_import_is_named_with_its_line() {
+        let bad = source(
+            "honk/src/relay/copy.rs",
+            "//! x\nuse crate::{flow, api::Thing};\n",
+        );
+        let found = rooms(&[bad], "honk/src/", &DAEMON_ROOMS);
+        assert_eq!(
+            found,
+            ["honk/src/relay/copy.rs:2: relay must not import api"]
+        );
+    }
+
+    #[test]
+    fn comments_and_tests_are_not_imports() {
+        let fine = source(
+            "honk/src/relay/a.rs",
+            "// crate::api\n#[cfg(test)]\nuse crate::api;\n",
+        );
+        assert_eq!(
+            rooms(&[fine], "honk/src/", &DAEMON_ROOMS),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn pure_packages_open_no_files() {
+        let bad = source("honk/wire/src/a.rs", "fn f() { std::fs::read(\"x\"); }\n");
+        assert_eq!(pure(&[bad]).len(), 1);
+    }
+
+    #[test]
+    fn dependencies_of_ours_are_read_from_any_table() {
+        let text = "[dependencies]\nhonk-wire.workspace = true\nlibc = \"1\"\n[lints]\nhonk = 1\n\
+                    [dev-dependencies]\nhonk-policy = { path = \"x\" }\n";
+        let names: Vec<String> = our_dependencies(text).into_iter().collect();
+        assert_eq!(names, ["honk-policy", "honk-wire"]);
+    }
+
+    #[test]
+    fn missing_module_comment_is_found() {
+        assert_eq!(docs(&[source("a.rs", "fn f() {}\n")]).len(), 1);
+        assert!(docs(&[source("a.rs", "//! says\nfn f() {}\n")]).is_empty());
+    }
+}
