@@ -1,5 +1,7 @@
 //! The rule model: what a `routing` section means once names are resolved to ordinals.
 
+use honk_common::outbound;
+
 use crate::id::Ordinal;
 
 /// Lines in order; the last is the fallback and has no conditions.
@@ -7,6 +9,22 @@ use crate::id::Ordinal;
 pub struct RuleSet {
     /// At most 1024.
     pub lines: Vec<RuleLine>,
+}
+
+impl RuleSet {
+    /// The same lines with other numbers for user outbounds, as for kernel slots. The
+    /// built-ins and the reserved ordinals mean the same everywhere and stay.
+    #[must_use]
+    pub fn map_ordinals(&self, map: impl Fn(Ordinal) -> Ordinal) -> Self {
+        let mut lines = self.lines.clone();
+        for line in &mut lines {
+            let ordinal = &mut line.action.ordinal;
+            if outbound::is_user(ordinal.0) {
+                *ordinal = map(*ordinal);
+            }
+        }
+        Self { lines }
+    }
 }
 
 /// One rule line.
