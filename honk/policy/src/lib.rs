@@ -7,6 +7,5 @@
 pub mod config;
 pub mod group;
 pub mod id;
-mod name;
 pub mod node;
 pub mod routing;

@@ -1,9 +1,6 @@
 //! Nodes: the servers a flow can leave through.
 
-pub mod link;
-pub(crate) mod url;
-
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
 use crate::id::{NodeId, Secret};
 
@@ -49,15 +46,6 @@ pub enum Host {
     Ip(IpAddr),
     /// A name, lower-case, to be resolved by the bootstrap resolvers.
     Name(String),
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(ip) => ip.fmt(f),
-            Self::Name(name) => f.write_str(name),
-        }
-    }
 }
 
 impl Protocol {
