@@ -2,6 +2,8 @@
 
 use crate::ast::Span;
 
+pub use crate::source::{Place, SourceFile, SourceMap};
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {

@@ -2,7 +2,23 @@
 //!
 //! This crate knows syntax only: what a section may contain and what a value means is decided
 //! by `honk-policy`. It opens no file and reads no clock; include files are handed in by the
-//! caller through a loader.
+//! caller through a [`Loader`].
 
 pub mod ast;
 pub mod diag;
+pub mod limits;
+mod source;
+
+mod glob;
+mod load;
+mod mask;
+mod parse;
+mod prescan;
+mod suggest;
+mod syntax;
+mod token;
+mod tree;
+
+pub use load::{LoadError, Loaded, Loader, Parsed, parse, parse_document, parse_text};
+pub use mask::is_secret_key;
+pub use suggest::suggest;

@@ -15,4 +15,6 @@ mod relay;
 mod socket;
 mod state;
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,3 +1,16 @@
 //! The namespace lab, its servers and clients.
+//!
+//! System tests and the demo use honk as a process only: nothing here imports the daemon. A test
+//! builds a [`lab::Lab`], starts servers in its namespaces, runs the real binary with
+//! [`honk::Honk`] and asserts on what clients, origins, upstreams and the [`meter::Meter`] saw.
 
-pub mod kernel;
+pub mod client;
+pub mod honk;
+pub mod lab;
+pub mod meter;
+pub mod netns;
+pub mod serve;
+pub mod skip;
+pub mod snapshot;
+pub mod tool;
+pub mod wait;

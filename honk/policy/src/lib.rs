@@ -7,5 +7,6 @@
 pub mod config;
 pub mod group;
 pub mod id;
+mod name;
 pub mod node;
 pub mod routing;

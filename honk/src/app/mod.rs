@@ -1,1 +1,13 @@
 //! Wiring: start, reload, stop; the only room that knows all others.
+
+pub(crate) mod admission;
+pub(crate) mod diag;
+pub(crate) mod engine;
+pub(crate) mod kernel;
+pub(crate) mod loader;
+pub(crate) mod notify;
+pub(crate) mod registry;
+pub(crate) mod reload;
+pub(crate) mod select;
+pub(crate) mod snapshot;
+pub(crate) mod source;

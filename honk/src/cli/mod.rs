@@ -1,1 +1,158 @@
 //! Subcommands and their output.
+//!
+//! Parses arguments, calls one command, turns its outcome into text and an exit code. Commands
+//! that need the daemon talk to its API; nothing here touches the kernel or a daemon's memory.
+
+pub(crate) mod args;
+pub(crate) mod client;
+pub(crate) mod config_path;
+pub(crate) mod dump;
+pub(crate) mod exit;
+pub(crate) mod output;
+pub(crate) mod table;
+pub(crate) mod validate;
+pub(crate) mod version;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser as _;
+
+use self::{
+    args::{Cli, Command, Global, Perm},
+    exit::{Exit, Failure},
+    output::Output,
+};
+use crate::{
+    app::{
+        loader::{Files, ModeRule},
+        source::Spec,
+    },
+    state::dirs::{Dirs, Wanted},
+};
+
+/// What every command gets.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) global: Global,
+    pub(crate) out: Output,
+}
+
+/// The process's environment.
+pub(crate) fn env(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The program: arguments in, exit code out.
+pub(crate) fn main() -> ExitCode {
+    let json = std::env::args_os().any(|a| a == "--json");
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return usage(&e, json),
+    };
+    let out = Output::new(&cli.global, &env);
+    let invocation = Invocation {
+        global: cli.global,
+        out,
+    };
+    let result = dispatch(&invocation, cli.command);
+    finish(&invocation.out, result)
+}
+
+fn dispatch(invocation: &Invocation, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Validate(args) => validate::run(invocation, &args),
+        Command::Version => version::run(&invocation.out),
+    }
+}
+
+/// Help and version are results; anything else is a mistake in the arguments.
+fn usage(e: &clap::Error, json: bool) -> ExitCode {
+    let code = u8::try_from(e.exit_code()).unwrap_or(Exit::Usage.code());
+    if json && code != 0 {
+        let first = e.to_string();
+        let line = first.lines().next().unwrap_or_default().to_owned();
+        let failure = Failure::new(Exit::Usage, "usage", line.trim_start_matches("error: "));
+        println_quietly(&failure.document().to_string());
+    }
+    // A closed pipe has nobody to complain to.
+    let _ = e.print();
+    ExitCode::from(code)
+}
+
+fn finish(out: &Output, result: Result<Exit, Failure>) -> ExitCode {
+    let failure = match result {
+        Ok(exit) => return ExitCode::from(exit.code()),
+        Err(failure) => failure,
+    };
+    if !failure.message.is_empty() {
+        eprintln!("honk: {}", failure.message);
+        if out.json {
+            println_quietly(&failure.document().to_string());
+        }
+    }
+    ExitCode::from(failure.exit.code())
+}
+
+fn println_quietly(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+impl Invocation {
+    /// The configuration to read, by the search order.
+    pub(crate) fn spec(&self) -> Result<Spec, Failure> {
+        let found = config_path::find(self.global.config.as_ref(), &env, &|p| p.exists())?;
+        if let Some(note) = &found.note {
+            self.out.note(note);
+        }
+        Ok(Spec {
+            entry: found.path,
+            files: self.files(),
+        })
+    }
+
+    /// The same for a document that comes from elsewhere: without `-c`, includes are relative
+    /// to the working directory.
+    pub(crate) fn spec_or_here(&self) -> Spec {
+        let entry = self.global.config.clone();
+        Spec {
+            entry: entry.unwrap_or_else(|| "./stdin.dae".into()),
+            files: self.files(),
+        }
+    }
+
+    fn files(&self) -> Files {
+        let from_env = env("HONK_CONFIG_PERM").is_some_and(|v| v == "warn");
+        let warn = match self.global.config_perm {
+            Some(perm) => perm == Perm::Warn,
+            None => from_env,
+        };
+        let rule = if warn { ModeRule::Warn } else { ModeRule::Deny };
+        Files::new(rule, &env)
+    }
+
+    /// The directories of the instance; `data_dir` as configured, when it is known.
+    pub(crate) fn dirs(&self, data_dir: Option<&str>) -> Result<Dirs, Failure> {
+        let wanted = Wanted {
+            state: self.global.state_dir.clone(),
+            runtime: self.global.runtime_dir.clone(),
+        };
+        Dirs::resolve(&wanted, data_dir, &env)
+            .map_err(|e| Failure::new(Exit::Usage, "usage", e.to_string()))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// `honk version` without flags.
+    pub(crate) fn invocation() -> Invocation {
+        let cli = Cli::try_parse_from(["honk", "version"]).unwrap();
+        let out = Output::new(&cli.global, &|_| None);
+        Invocation {
+            global: cli.global,
+            out,
+        }
+    }
+}

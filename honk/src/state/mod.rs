@@ -1,1 +1,10 @@
-//! Files below the state and runtime directories: lock, atomic writes.
+//! Files below the state and runtime directories: where they are, the instance lock, atomic
+//! writes.
+//!
+//! Decides paths and permissions. Does not decide when something is written: `app` and `cli`
+//! call in here.
+
+pub(crate) mod dirs;
+pub(crate) mod file;
+pub(crate) mod lock;
+pub(crate) mod progress;

@@ -1,4 +1,27 @@
 //! The typed configuration: what the syntax tree means.
+//!
+//! The model is in this file; [`lower()`] makes it of a parsed tree, one file per section, with
+//! every finding collected. Types, ranges and what this build serves stand in the key table
+//! ([`keys`]). Opens no file and knows no running state.
+
+mod cond;
+mod decl;
+mod filter;
+mod global;
+mod group;
+pub mod keys;
+mod lower;
+mod names;
+mod node;
+mod report;
+mod routing;
+pub mod value;
+
+pub use decl::Typed;
+pub use global::OWN_MARK;
+pub use lower::{Settings, lower, restart_required};
+pub use names::MAX_OUTBOUNDS;
+pub use report::{NOT_BUILT, is_fatal, refuse_unbuilt};
 
 use crate::{
     id::{Ordinal, Secret},
@@ -18,6 +41,32 @@ pub struct Config {
     pub groups: Vec<GroupDef>,
     /// Rules with their fallback.
     pub rules: RuleSet,
+    /// Geodata codes that address tests of rules still lack.
+    pub geodata: Vec<GeoUse>,
+    /// Declared values of the singleton sections.
+    pub settings: Settings,
+}
+
+/// A code of a geodata file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeoFile {
+    /// File name.
+    pub file: String,
+    /// Code, lower-case.
+    pub code: String,
+    /// Attribute.
+    pub attr: Option<String>,
+}
+
+/// Where a rule uses a geodata code for addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeoUse {
+    /// Index of the rule line.
+    pub line: usize,
+    /// Index of the condition.
+    pub cond: usize,
+    /// What to look up.
+    pub file: GeoFile,
 }
 
 /// `global`: the keys this build serves.
@@ -43,10 +92,25 @@ pub struct Global {
     pub drain_timeout_ms: u64,
     /// `ip:port` of the resolvers for node names, in order.
     pub bootstrap: Vec<std::net::SocketAddr>,
+    /// Last resort for node names, after `bootstrap`.
+    pub fallback_resolver: Option<std::net::SocketAddr>,
     /// Cap of concurrent physical proxied connects.
     pub max_concurrent_dials: u32,
     /// Per-flow log lines at info instead of debug.
     pub log_flows: bool,
+    /// Opt the process out of transparent huge pages.
+    pub disable_thp: bool,
+    /// What a rule with missing geodata does to the configuration.
+    pub missing_geodata: MissingGeodata,
+}
+
+/// `global.missing_geodata`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingGeodata {
+    /// The configuration is refused.
+    Error,
+    /// The rule never matches.
+    Skip,
 }
 
 /// `global.on_crash`.
@@ -86,6 +150,27 @@ pub struct GroupDef {
 pub enum Policy {
     /// The user's choice, then `default`, then the first member.
     Selector,
+    /// The fastest member.
+    UrlTest,
+    /// All alive members in turn.
+    LoadBalance,
+    /// The first alive member.
+    Fallback,
+    /// The member with the best evidence.
+    Score,
+}
+
+impl Policy {
+    /// Name as in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Selector => "selector",
+            Self::UrlTest => "urltest",
+            Self::LoadBalance => "loadbalance",
+            Self::Fallback => "fallback",
+            Self::Score => "score",
+        }
+    }
 }
 
 /// One `filter:` line: adds members.

@@ -1,6 +1,9 @@
 //! Nodes: the servers a flow can leave through.
 
-use std::net::IpAddr;
+pub mod link;
+pub(crate) mod url;
+
+use std::{fmt, net::IpAddr};
 
 use crate::id::{NodeId, Secret};
 
@@ -46,6 +49,15 @@ pub enum Host {
     Ip(IpAddr),
     /// A name, lower-case, to be resolved by the bootstrap resolvers.
     Name(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
 }
 
 impl Protocol {

@@ -1,0 +1,179 @@
+//! One file: text to tree, with one syntax error per broken section.
+//!
+//! The whole text is tried first. When that fails, or when the pre-scan reported characters, the
+//! brace-matched top-level sections are parsed one by one, so that a mistake in one of them does
+//! not silence the others. Includes are followed by `load`; meaning is added by `honk-policy`.
+
+use pest::Parser as _;
+
+use crate::{
+    ast::{FileId, Item, Section, Span, Value},
+    diag::Diagnostic,
+    limits::{ARGUMENTS, DIAGNOSTICS, FILE_BYTES},
+    prescan::{self, Chunk, Scan},
+    syntax,
+    tree::Builder,
+};
+
+pub(crate) use generated::Rule;
+
+#[allow(missing_docs, unreachable_pub, reason = "written by the pest derive")]
+mod generated {
+    #[derive(pest_derive::Parser)]
+    #[grammar = "dae.pest"]
+    pub(crate) struct Dae;
+}
+
+/// What one file contains.
+#[derive(Debug, Default)]
+pub(crate) struct FileTree {
+    pub(crate) sections: Vec<Section>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Names of sections that could not be read.
+    pub(crate) broken: Vec<String>,
+    /// Nothing of the file could be read.
+    pub(crate) unreadable: bool,
+}
+
+/// Parses the text of one file (without byte order mark).
+pub(crate) fn file(file: FileId, text: &str) -> FileTree {
+    let mut tree = FileTree::default();
+    if text.len() > FILE_BYTES {
+        let span = Span {
+            file,
+            start: 0,
+            end: 0,
+        };
+        let message = format!("the file is larger than {FILE_BYTES} bytes");
+        tree.diagnostics.push(
+            Diagnostic::error("E106", "parse", span, message)
+                .help("split it over several files and `include` them"),
+        );
+        tree.unreadable = true;
+        return tree;
+    }
+    let scan = prescan::scan(file, text);
+    if scan.fatal {
+        tree.diagnostics = scan.diagnostics;
+        tree.unreadable = true;
+        return tree;
+    }
+    let tainted = scan.chunks.iter().any(|chunk| chunk.tainted);
+    let whole = if tainted {
+        None
+    } else {
+        Some(piece(file, text, 0))
+    };
+    match whole {
+        Some(Ok(sections)) => tree.sections = sections,
+        Some(Err(error)) => {
+            pieces(file, text, scan, &mut tree);
+            if tree.diagnostics.is_empty() {
+                // The pre-scan cut the text differently than the grammar reads it.
+                let all = Chunk::whole(text);
+                tree.sections.clear();
+                tree.unreadable = true;
+                tree.diagnostics
+                    .push(syntax::explain(file, text, &all, 0, &error));
+            }
+        }
+        None => pieces(file, text, scan, &mut tree),
+    }
+    check_arguments(&mut tree);
+    tree
+}
+
+type Error = Box<pest::error::Error<Rule>>;
+
+fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
+    let mut pairs = generated::Dae::parse(Rule::file, text).map_err(Box::new)?;
+    let builder = Builder {
+        file,
+        base: base as u32,
+    };
+    Ok(pairs
+        .next()
+        .map(|pair| builder.file(pair))
+        .unwrap_or_default())
+}
+
+fn pieces(file: FileId, text: &str, scan: Scan, tree: &mut FileTree) {
+    tree.diagnostics = scan.diagnostics;
+    for chunk in scan.chunks {
+        let part = text.get(chunk.start..chunk.end).unwrap_or_default();
+        let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
+        if chunk.tainted {
+            tree.broken.push(unquote(name));
+            continue;
+        }
+        match piece(file, part, chunk.start) {
+            Ok(sections) => tree.sections.extend(sections),
+            Err(error) => {
+                tree.broken.push(unquote(name));
+                // One more than is shown, so that "N more" is not a lie.
+                if tree.diagnostics.len() <= DIAGNOSTICS {
+                    tree.diagnostics
+                        .push(syntax::explain(file, text, &chunk, chunk.start, &error));
+                }
+            }
+        }
+    }
+}
+
+fn unquote(name: &str) -> String {
+    name.trim_matches(['\'', '"']).to_owned()
+}
+
+/// The argument limit, which only a parsed call can tell.
+fn check_arguments(tree: &mut FileTree) {
+    let mut over = Vec::new();
+    for section in &tree.sections {
+        calls(section, &mut over);
+    }
+    for span in over {
+        let message = format!("a call has more than {ARGUMENTS} arguments");
+        let span = Span {
+            end: span.start + 1,
+            ..span
+        };
+        tree.diagnostics.push(
+            Diagnostic::error("E106", "parse", span, message)
+                .help("use several rules or a geodata code"),
+        );
+        tree.unreadable = true;
+    }
+    if tree.unreadable {
+        tree.sections.clear();
+    }
+}
+
+fn calls(section: &Section, over: &mut Vec<Span>) {
+    let mut check = |args: usize, span: Span| {
+        if args > ARGUMENTS {
+            over.push(span);
+        }
+    };
+    for item in &section.items {
+        match item {
+            Item::Rule(rule) => {
+                for call in &rule.conds {
+                    check(call.args.len(), call.span);
+                }
+                check(rule.out.args.len(), rule.out.span);
+            }
+            Item::Decl(decl) => {
+                if let Value::Calls(list) = &decl.value {
+                    for call in list {
+                        check(call.args.len(), call.span);
+                    }
+                }
+            }
+            Item::Sub(sub) => {
+                let mut inner = Vec::new();
+                calls(sub, &mut inner);
+                inner.iter().for_each(|span| check(usize::MAX, *span));
+            }
+            Item::Link(_) | Item::Path(_) | Item::Stray(_) => {}
+        }
+    }
+}

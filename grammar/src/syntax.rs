@@ -1,0 +1,458 @@
+//! A failed parse, explained: what was found, what would have been legal, what was probably meant.
+//!
+//! The parser reports the furthest place it reached and the rules it would have accepted there.
+//! This module renames the rules for people and recognises the common mistakes behind them.
+
+use std::fmt::Write as _;
+
+use pest::error::{ErrorVariant, InputLocation};
+
+use crate::{
+    ast::{FileId, Span},
+    diag::Diagnostic,
+    mask,
+    parse::Rule,
+    prescan::Chunk,
+    source::line_and_column,
+    token::is_bare,
+};
+
+/// Expected tokens listed at most.
+const EXPECTED: usize = 6;
+/// Characters of a found word shown at most.
+const FOUND: usize = 32;
+
+/// Turns a parser error of one chunk into a diagnostic. `base` is the chunk's offset in `text`.
+pub(crate) fn explain(
+    file: FileId,
+    text: &str,
+    chunk: &Chunk,
+    base: usize,
+    error: &pest::error::Error<Rule>,
+) -> Diagnostic {
+    let at = base
+        + match error.location {
+            InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
+        };
+    let at = at.min(text.len());
+    let wanted = match &error.variant {
+        ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
+        ErrorVariant::CustomError { .. } => &[],
+    };
+    let scene = Scene {
+        text,
+        chunk,
+        at,
+        wanted,
+    };
+    let (number, message, help) = scene.verdict();
+    let span = Span {
+        file,
+        start: at as u32,
+        end: (at + scene.found_len()) as u32,
+    };
+    let mut diagnostic = Diagnostic::error(number, "parse", span, message);
+    diagnostic.help = help;
+    if let (true, Some(open)) = (number == "E111", chunk.unclosed.last()) {
+        let brace = Span {
+            file,
+            start: open.brace as u32,
+            end: open.brace as u32 + 1,
+        };
+        diagnostic = diagnostic.related(brace, "opened here");
+    }
+    let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
+    if chunk.open.is_some() && !name.is_empty() {
+        diagnostic.section = Some(name.trim_matches(['\'', '"']).to_owned());
+    }
+    diagnostic
+}
+
+/// The place of the failure and all that is known about it.
+struct Scene<'a> {
+    text: &'a str,
+    chunk: &'a Chunk,
+    at: usize,
+    wanted: &'a [Rule],
+}
+
+type Verdict = (&'static str, String, Option<String>);
+
+impl<'a> Scene<'a> {
+    fn verdict(&self) -> Verdict {
+        if self.rest().is_empty()
+            && let Some(open) = self.chunk.unclosed.last()
+        {
+            return self.unclosed(open.name, open.brace);
+        }
+        if self.chunk.open.is_none_or(|open| self.at <= open) {
+            return self.outside();
+        }
+        if self.wants(Rule::arrow) && self.wants(Rule::and) {
+            return self.no_target();
+        }
+        ("E110", self.message(), self.advice())
+    }
+
+    fn unclosed(&self, name: (usize, usize), brace: usize) -> Verdict {
+        let (line, column) = line_and_column(self.text, brace);
+        let name = self.text.get(name.0..name.1).unwrap_or_default();
+        let message = format!("missing `}}` for section `{name}` opened at {line}:{column}");
+        (
+            "E111",
+            message,
+            Some("add `}` where the section ends".to_owned()),
+        )
+    }
+
+    fn outside(&self) -> Verdict {
+        if self.rest().starts_with('}') {
+            let help = "remove it, or look for a section closed too early".to_owned();
+            return ("E112", "unmatched `}`".to_owned(), Some(help));
+        }
+        let help = if self.rest().starts_with(';') {
+            "no separator is needed between sections"
+        } else {
+            "settings must be inside a section, as in `global { log_level: info }`"
+        };
+        ("E114", self.message(), Some(help.to_owned()))
+    }
+
+    fn no_target(&self) -> Verdict {
+        let help = match self.found_token() {
+            "=>" | "=" | ":" | "-" | "=>>" | ">" | "--" | "\u{2192}" => "write `->`".to_owned(),
+            "||" | "|" | "or" => "repeat the rule with the other condition".to_owned(),
+            "&" | "and" | "," => "conditions are joined with `&&`".to_owned(),
+            ";" => "no separator is needed; the rule has no target, add `-> outbound`".to_owned(),
+            _ => "the rule has no target; add `-> outbound`".to_owned(),
+        };
+        ("E113", self.message(), Some(help))
+    }
+
+    fn message(&self) -> String {
+        let expected = self.expected();
+        let found = self.found();
+        if expected.is_empty() {
+            return format!("unexpected {found}");
+        }
+        let mut message = "expected ".to_owned();
+        for (i, word) in expected.iter().enumerate() {
+            let joint = match i {
+                0 => "",
+                _ if i + 1 == expected.len() => " or ",
+                _ => ", ",
+            };
+            let _ = write!(message, "{joint}{word}");
+        }
+        let _ = write!(message, ", found {found}");
+        message
+    }
+
+    /// Help for mistakes that are known by their surroundings.
+    fn advice(&self) -> Option<String> {
+        let token = self.found_token();
+        match token {
+            ";" => return Some("no separator is needed".to_owned()),
+            "=>" | "->" => return Some(self.advice_arrow(token)),
+            "(" if self.wants(Rule::rparen) => return Some("calls do not nest".to_owned()),
+            "(" => return Some("a function name stands directly before `(`".to_owned()),
+            ":" => return self.advice_colon(),
+            "," => return Some("a value is missing in front of this comma".to_owned()),
+            "[" => return Some("lists are written without brackets".to_owned()),
+            _ => {}
+        }
+        if self.wants(Rule::function) && self.after("&&") {
+            return Some("a condition must follow `&&`".to_owned());
+        }
+        if self.wants(Rule::lparen) {
+            return Some(format!(
+                "`{}` is not a call; write `{0}(...)`",
+                self.word_before()
+            ));
+        }
+        if self.wants(Rule::rparen) && self.wants(Rule::comma) && self.found_is_word() {
+            let word = self.word_before();
+            let keyed = self
+                .before()
+                .trim_end()
+                .trim_end_matches(word)
+                .trim_end()
+                .ends_with(':');
+            if !word.is_empty() && !keyed {
+                return Some(format!(
+                    "missing `:` after `{word}`, or missing `,` behind it?"
+                ));
+            }
+        }
+        if self.wants(Rule::comma) && self.found_is_word() && self.wants(Rule::rbrack) {
+            return Some("separate notes with `,` and close them with `]`".to_owned());
+        }
+        None
+    }
+
+    /// `->` where no rule can be: a condition written like a setting, or an open parenthesis.
+    fn advice_arrow(&self, token: &str) -> String {
+        if self.wants(Rule::rparen) {
+            return "close the arguments with `)`".to_owned();
+        }
+        if self.after("&&") {
+            return "a condition must follow `&&`".to_owned();
+        }
+        if let Some((key, value)) = self.setting_before() {
+            let function = match key {
+                "geosite" | "suffix" | "full" | "keyword" | "regex" | "contains" => Some("domain"),
+                "geoip" => Some("dip"),
+                _ => None,
+            };
+            return match function {
+                Some(function) => format!("write `{function}({key}: {value})`"),
+                None => format!("write `{key}({value})`"),
+            };
+        }
+        format!("a rule is `condition(...) -> outbound`; nothing for `{token}` to follow here")
+    }
+
+    fn advice_colon(&self) -> Option<String> {
+        let word = self.word_before();
+        let before = self.before().trim_end();
+        let list = before.strip_suffix(word)?;
+        if let Some(comma) = last_comma(list) {
+            let (line, _) = line_and_column(self.text, comma);
+            return Some(format!("trailing comma on line {line}?"));
+        }
+        if self.wants(Rule::lparen) {
+            return Some(format!(
+                "`{word}` is not a call; conditions look like `{word}(...)`"
+            ));
+        }
+        Some("a value that ends in `:` must be quoted".to_owned())
+    }
+
+    fn wants(&self, wanted: Rule) -> bool {
+        self.wanted.contains(&wanted)
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The chunk's text in front of the failure.
+    fn before(&self) -> &'a str {
+        self.text.get(self.chunk.start..self.at).unwrap_or_default()
+    }
+
+    fn after(&self, token: &str) -> bool {
+        self.before().trim_end().ends_with(token)
+    }
+
+    /// The bare word that ends right before the failure, blanks skipped.
+    fn word_before(&self) -> &'a str {
+        let before = self.before().trim_end();
+        let start = before
+            .char_indices()
+            .rev()
+            .take_while(|(_, c)| is_bare(*c))
+            .last()
+            .map_or(before.len(), |(at, _)| at);
+        let word = &before[start..];
+        if word.chars().count() > FOUND || self.hidden(self.chunk.start + start) {
+            ""
+        } else {
+            word
+        }
+    }
+
+    /// `key: value` right before the failure.
+    fn setting_before(&self) -> Option<(&'a str, &'a str)> {
+        let before = self.before().trim_end();
+        let colon = before.rfind(':')?;
+        let value = before[colon + 1..].trim_start();
+        let key = before[..colon].trim_end();
+        let start = key
+            .char_indices()
+            .rev()
+            .take_while(|(_, c)| c.is_ascii_alphanumeric() || *c == '_')
+            .last()?
+            .0;
+        let plain = !value.is_empty() && value.chars().all(is_bare) && value.len() <= 64;
+        (plain && !self.hidden(self.chunk.start + colon + 1)).then(|| (&key[start..], value))
+    }
+
+    fn found_is_word(&self) -> bool {
+        self.rest()
+            .chars()
+            .next()
+            .is_some_and(|c| is_bare(c) || c == '\'' || c == '"')
+    }
+
+    /// The word or punctuation at the failure; empty at the end of the file.
+    fn found_token(&self) -> &'a str {
+        let rest = self.rest();
+        for token in ["=>", "->", "&&", "||", "\r\n"] {
+            if rest.starts_with(token) {
+                return &rest[..token.len()];
+            }
+        }
+        let Some(first) = rest.chars().next() else {
+            return "";
+        };
+        if !is_bare(first) {
+            return &rest[..first.len_utf8()];
+        }
+        let mut end = 0;
+        for (at, c) in rest.char_indices() {
+            if !is_bare(c) || rest[at..].starts_with("->") {
+                break;
+            }
+            end = at + c.len_utf8();
+        }
+        &rest[..end.max(first.len_utf8())]
+    }
+
+    fn found_len(&self) -> usize {
+        let token = self.found_token();
+        if token.starts_with(['\r', '\n']) {
+            0
+        } else {
+            token.len()
+        }
+    }
+
+    fn found(&self) -> String {
+        match self.found_token() {
+            "" => "end of file".to_owned(),
+            "\n" | "\r" | "\r\n" => "end of line".to_owned(),
+            "'" | "\"" => "a quoted text".to_owned(),
+            _ if self.hidden(self.at) => "`***`".to_owned(),
+            token if token.chars().count() > FOUND => {
+                let short: String = token.chars().take(FOUND).collect();
+                format!("`{short}...`")
+            }
+            token => format!("`{token}`"),
+        }
+    }
+
+    /// Whether an offset lies in something that must not be shown.
+    fn hidden(&self, at: usize) -> bool {
+        let start = self.text[..at].rfind(['\n', '\r']).map_or(0, |at| at + 1);
+        let end = self.text[at..]
+            .find(['\n', '\r'])
+            .map_or(self.text.len(), |len| at + len);
+        let line = &self.text[start..end];
+        mask::guess(line)
+            .iter()
+            .any(|(from, to)| (start + from..start + to).contains(&at))
+    }
+
+    fn expected(&self) -> Vec<&'static str> {
+        let mut words = Vec::new();
+        for wanted in self.wanted {
+            let word = rename(*wanted);
+            if !word.is_empty() && !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.sort_by_key(|word| ORDER.iter().position(|known| known == word));
+        words.truncate(EXPECTED);
+        words
+    }
+}
+
+/// Names people know, in the order they are listed.
+const ORDER: [&str; 22] = [
+    "`,`",
+    "`->`",
+    "`&&`",
+    "`:`",
+    "`(`",
+    "a function call",
+    "a rule",
+    "a setting",
+    "a section",
+    "a link",
+    "a path",
+    "a name",
+    "a value",
+    "an outbound",
+    "`[`",
+    "a note",
+    "`!`",
+    "`{`",
+    "`)`",
+    "`]`",
+    "`}`",
+    "end of file",
+];
+
+fn rename(wanted: Rule) -> &'static str {
+    match wanted {
+        Rule::comma => "`,`",
+        Rule::arrow | Rule::via => "`->`",
+        Rule::and => "`&&`",
+        Rule::colon => "`:`",
+        Rule::lparen => "`(`",
+        Rule::rparen => "`)`",
+        Rule::lbrace => "`{`",
+        Rule::rbrace => "`}`",
+        Rule::lbrack | Rule::annotation => "`[`",
+        Rule::rbrack => "`]`",
+        Rule::not => "`!`",
+        Rule::function | Rule::functions | Rule::func_name => "a function call",
+        Rule::rule => "a rule",
+        Rule::declaration => "a setting",
+        Rule::section
+        | Rule::include_section
+        | Rule::node_section
+        | Rule::subscription_section
+        | Rule::dns_section
+        | Rule::upstream_section
+        | Rule::ttl_section
+        | Rule::top => "a section",
+        Rule::link_item | Rule::link | Rule::bare_link | Rule::tag => "a link",
+        Rule::include_item | Rule::bare_path => "a path",
+        Rule::name | Rule::bare => "a name",
+        Rule::literal
+        | Rule::value
+        | Rule::arg
+        | Rule::args
+        | Rule::arg_key
+        | Rule::bare_value
+        | Rule::quoted
+        | Rule::stray
+        | Rule::sq
+        | Rule::dq => "a value",
+        Rule::note => "a note",
+        Rule::outbound => "an outbound",
+        Rule::EOI => "end of file",
+        Rule::file
+        | Rule::item
+        | Rule::link_body
+        | Rule::in_colon
+        | Rule::bare_head
+        | Rule::bare_char
+        | Rule::mark
+        | Rule::wide
+        | Rule::lookalike
+        | Rule::gap
+        | Rule::hgap
+        | Rule::line_comment
+        | Rule::block_comment
+        | Rule::hws
+        | Rule::nl
+        | Rule::BOM => "",
+    }
+}
+
+/// Offset of the comma that ends a text, blanks and line comments skipped.
+fn last_comma(text: &str) -> Option<usize> {
+    let mut end = text.len();
+    loop {
+        let kept = text[..end].trim_end();
+        if kept.ends_with(',') {
+            return Some(kept.len() - 1);
+        }
+        let line = kept.rfind(['\n', '\r']).map_or(0, |at| at + 1);
+        let comment = kept[line..].find('#')?;
+        end = line + comment;
+    }
+}

@@ -1,0 +1,70 @@
+//! Which characters words are made of, for the passes that read text without the parser.
+//! The same sets as `bare_char` and `lookalike` in `dae.pest`; a test compares the two.
+
+/// Whether a character may stand inside a bare word.
+pub(crate) fn is_bare(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphanumeric() || "_/\\^*.+-=@$!#%~?|".contains(c);
+    }
+    !c.is_whitespace() && !is_lookalike(c)
+}
+
+/// Whether a character only looks like ASCII punctuation.
+pub(crate) const fn is_lookalike(c: char) -> bool {
+    matches!(c,
+        '\u{FEFF}'
+        | '\u{2018}'..='\u{201F}'
+        | '\u{FF01}'..='\u{FF0F}'
+        | '\u{FF1A}'..='\u{FF20}'
+        | '\u{FF3B}'..='\u{FF40}'
+        | '\u{FF5B}'..='\u{FF65}')
+}
+
+/// The ASCII character somebody meant.
+pub(crate) fn meant(c: char) -> Option<char> {
+    match c {
+        '\u{2018}'..='\u{201B}' => Some('\''),
+        '\u{201C}'..='\u{201F}' => Some('"'),
+        '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(c) - 0xFEE0),
+        '\u{FF5F}' => Some('('),
+        '\u{FF60}' => Some(')'),
+        '\u{FF61}' | '\u{FF65}' => Some('.'),
+        '\u{FF62}' | '\u{FF63}' => Some('"'),
+        '\u{FF64}' => Some(','),
+        _ => None,
+    }
+}
+
+/// Whether a whole text can be written without quotes as a name.
+pub(crate) fn is_bare_word(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(['#', '!'])
+        && !text.starts_with("/*")
+        && !text.contains("->")
+        && text.chars().all(is_bare)
+}
+
+/// Whether a whole text can be written without quotes as a value.
+pub(crate) fn is_bare_value(text: &str) -> bool {
+    let mut rest = text;
+    if text.is_empty() || text.starts_with(['#', '!']) || text.starts_with("/*") {
+        return false;
+    }
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        if rest.starts_with("->") {
+            return false;
+        } else if rest.starts_with("::") {
+            rest = &rest[2..];
+        } else if is_bare(c) || (c == ':' && bare_follows(after)) {
+            rest = after;
+        } else {
+            return false;
+        }
+    }
+    true
+}
+
+fn bare_follows(rest: &str) -> bool {
+    !rest.starts_with("->") && rest.chars().next().is_some_and(is_bare)
+}

@@ -1,0 +1,425 @@
+//! Reading declarations by the key table: types, ranges, repetition, and what is not served.
+//!
+//! Called for every section made of declarations; what a value means is decided by the caller.
+
+use std::collections::BTreeMap;
+
+use honk_grammar::{
+    ast::{Decl, Item, Lit, Section, Span, Value},
+    diag::Diagnostic,
+};
+
+use super::{
+    keys::{Built, Key, Kind, find},
+    report::{Report, did_you_mean, with_help},
+    value::{self, BadValue, Read, shortened},
+};
+use crate::id::Secret;
+
+/// A typed value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// Boolean.
+    Bool(bool),
+    /// Integer, mark or bytes per second.
+    Int(u64),
+    /// `auto` of a number.
+    Auto,
+    /// Inclusive range.
+    Range(u64, u64),
+    /// Milliseconds.
+    Millis(i64),
+    /// Word, path, URL or free text.
+    Text(String),
+    /// Text that is not shown.
+    Secret(Secret),
+    /// List.
+    List(Vec<String>),
+}
+
+/// A declared value with its places.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) typed: Typed,
+    pub(super) key: Span,
+    pub(super) value: Span,
+}
+
+/// The declared values of one section.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    entries: BTreeMap<&'static str, Entry>,
+}
+
+impl Fields {
+    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (*name, entry))
+    }
+
+    pub(super) fn bool(&self, key: &str) -> Option<bool> {
+        match self.get(key)?.typed {
+            Typed::Bool(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    pub(super) fn int(&self, key: &str) -> Option<u64> {
+        match self.get(key)?.typed {
+            Typed::Int(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub(super) fn millis(&self, key: &str) -> Option<i64> {
+        match self.get(key)?.typed {
+            Typed::Millis(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        match &self.get(key)?.typed {
+            Typed::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&self, key: &str) -> Option<&[String]> {
+        match &self.get(key)?.typed {
+            Typed::List(list) => Some(list),
+            _ => None,
+        }
+    }
+}
+
+/// What a section of declarations held besides them.
+pub(super) struct Rest<'a> {
+    pub(super) fields: Fields,
+    /// Nested sections.
+    pub(super) subs: Vec<&'a Section>,
+    /// Declarations of kind `Own`, in order, with their row.
+    pub(super) own: Vec<(&'static Key, &'a Decl)>,
+}
+
+/// Reads the items of a section of declarations. `stray` may take a literal that follows a
+/// declaration; others are E203.
+pub(super) fn read<'a>(
+    report: &mut Report<'_>,
+    section: &str,
+    table: &'static [Key],
+    items: &'a [Item],
+) -> Rest<'a> {
+    let mut rest = Rest {
+        fields: Fields::default(),
+        subs: Vec::new(),
+        own: Vec::new(),
+    };
+    let mut at = 0;
+    while let Some(item) = items.get(at) {
+        at += match item {
+            Item::Decl(decl) => {
+                declaration(report, section, table, decl, &mut rest);
+                1
+            }
+            Item::Sub(sub) => {
+                rest.subs.push(sub);
+                1
+            }
+            _ => report.misplaced(section, items, at),
+        };
+    }
+    rest
+}
+
+/// E204 with a suggestion.
+pub(super) fn unknown_key(
+    report: &mut Report<'_>,
+    section: &str,
+    table: &'static [Key],
+    key: &Lit,
+) {
+    let names: Vec<&str> = table.iter().map(|row| row.name).collect();
+    let message = format!(
+        "unknown key `{}` in section `{section}`",
+        shortened(&key.text)
+    );
+    let finding = Diagnostic::error("E204", "unknown-key", key.span, message);
+    let finding = with_help(finding, did_you_mean(&key.text, &names));
+    report.push(finding.about(section, &key.text));
+}
+
+fn declaration<'a>(
+    report: &mut Report<'_>,
+    section: &str,
+    table: &'static [Key],
+    decl: &'a Decl,
+    rest: &mut Rest<'a>,
+) {
+    let Some(row) = find(table, &decl.key.text) else {
+        return unknown_key(report, section, table, &decl.key);
+    };
+    if row.kind == Kind::Own {
+        if row.built == Built::No {
+            unserved(report, section, row, decl.key.span);
+        }
+        rest.own.push((row, decl));
+        return;
+    }
+    if let Some(note) = &decl.annotation {
+        report.stray_annotation(section, note.span, decl.value == Value::Empty);
+        return;
+    }
+    let Some(typed) = typed(report, section, row, decl) else {
+        return;
+    };
+    let entry = Entry {
+        typed,
+        key: decl.key.span,
+        value: decl.value_span,
+    };
+    insert(report, section, row, entry, &mut rest.fields);
+}
+
+/// Adds a value: lists add up, scalars are replaced by the later one.
+fn insert(
+    report: &mut Report<'_>,
+    section: &str,
+    row: &'static Key,
+    entry: Entry,
+    fields: &mut Fields,
+) {
+    served(report, section, row, &entry);
+    match (fields.entries.get_mut(row.name), entry) {
+        (
+            Some(Entry {
+                typed: Typed::List(old),
+                ..
+            }),
+            Entry {
+                typed: Typed::List(new),
+                ..
+            },
+        ) => {
+            for element in new {
+                if !old.contains(&element) {
+                    old.push(element);
+                }
+            }
+        }
+        (Some(old), new) => {
+            repeated(report, section, row.name, old.key, new.key);
+            *old = new;
+        }
+        (None, new) => {
+            fields.entries.insert(row.name, new);
+        }
+    }
+}
+
+/// W211 when both stand in one file; an included file overrides silently.
+pub(super) fn repeated(report: &mut Report<'_>, section: &str, key: &str, old: Span, new: Span) {
+    if old.file == new.file {
+        let message = format!("`{key}` is set again in `{section}`: this later value wins");
+        let finding = Diagnostic::warning("W211", "duplicate-key", new, message);
+        report.push(finding.related(old, "first set here").about(section, key));
+    }
+}
+
+/// What this build does with the value.
+fn served(report: &mut Report<'_>, section: &str, row: &'static Key, entry: &Entry) {
+    let default = || default_of(row) == Some(entry.typed.clone());
+    match row.built {
+        Built::Yes => {}
+        Built::No if default() => {}
+        Built::No => unserved(report, section, row, entry.key),
+        Built::Only(values) => {
+            let served = values
+                .iter()
+                .any(|text| read_one(row.kind, text).ok().as_ref() == Some(&entry.typed));
+            if !served {
+                unserved(report, section, row, entry.key);
+            }
+        }
+        Built::NoOp if default() => {}
+        Built::NoOp => {
+            let message = format!("`{}` has no effect in this build", row.name);
+            let finding = Diagnostic::warning("W214", "ignored-key", entry.key, message);
+            report.push(finding.about(section, row.name));
+        }
+        Built::Deprecated => {
+            let message = format!("`{}` is obsolete and has no effect", row.name);
+            let finding = Diagnostic::warning("W213", "deprecated", entry.key, message);
+            report.push(finding.help("remove the line").about(section, row.name));
+        }
+    }
+}
+
+fn unserved(report: &mut Report<'_>, section: &str, row: &Key, span: Span) {
+    let what = match row.built {
+        Built::Only([one, ..]) => {
+            format!("`{section}.{}` (other than `{one}`) is", row.name)
+        }
+        _ => format!("`{section}.{}` is", row.name),
+    };
+    report.unbuilt(section, row.name, span, &what);
+}
+
+/// The default as a value, if the key has one.
+pub(super) fn default_of(row: &Key) -> Option<Typed> {
+    if row.kind.is_list() {
+        let list = row
+            .default
+            .split(',')
+            .map(str::trim)
+            .filter(|s| !s.is_empty());
+        return Some(Typed::List(list.map(str::to_owned).collect()));
+    }
+    match (row.kind, row.default) {
+        (Kind::Mark | Kind::Bandwidth, "") => Some(Typed::Int(0)),
+        (Kind::Text | Kind::Address, text) => Some(Typed::Text(text.to_owned())),
+        (_, "") => None,
+        (kind, text) => read_one(kind, text).ok(),
+    }
+}
+
+/// The typed value of a declaration; reports what is wrong with it.
+fn typed(report: &mut Report<'_>, section: &str, row: &Key, decl: &Decl) -> Option<Typed> {
+    let literals: &[Lit] = match &decl.value {
+        Value::Calls(_) => {
+            let message = format!("`{}` takes a value, not a function", row.name);
+            let finding = Diagnostic::error("E205", "value-shape", decl.value_span, message);
+            report.push(finding.about(section, row.name));
+            return None;
+        }
+        Value::Empty if !row.kind.may_be_empty() => {
+            let message = format!("`{}` has no value", row.name);
+            let finding = Diagnostic::error("E206", "value-empty", decl.key.span, message);
+            let finding = finding.help("write the value on the line of the key");
+            report.push(finding.about(section, row.name));
+            return None;
+        }
+        Value::Empty => &[],
+        Value::Literals(literals) => literals,
+    };
+    let result = if row.kind.is_list() {
+        read_list(report, section, row, literals)
+    } else {
+        let text = literals
+            .iter()
+            .map(|l| l.text.as_str())
+            .collect::<Vec<_>>()
+            .join(",");
+        read_one(row.kind, &text).map_err(|bad| (decl.value_span, bad))
+    };
+    match result {
+        Ok(typed) => Some(typed),
+        Err((span, bad)) => {
+            report.bad_value(section, row.name, span, bad);
+            None
+        }
+    }
+}
+
+/// Reads one scalar.
+fn read_one(kind: Kind, text: &str) -> Read<Typed> {
+    let own = |text: &str| Typed::Text(text.to_owned());
+    Ok(match kind {
+        Kind::Bool => Typed::Bool(value::boolean(text)?),
+        Kind::Int(min, max) => Typed::Int(value::integer(text, min, max)?),
+        Kind::AutoInt(..) if text == "auto" => Typed::Auto,
+        Kind::AutoInt(min, max) => Typed::Int(value::integer(text, min, max)?),
+        Kind::IntRange(min, max) => {
+            let (a, b) = value::span_of_integers(text, min, max)?;
+            Typed::Range(a, b)
+        }
+        Kind::Duration(unit, min, max) => Typed::Millis(value::duration(text, unit, min, max)?),
+        Kind::Bandwidth => Typed::Int(value::bandwidth(text)?),
+        Kind::Word(words, aliases) => {
+            let text = aliases
+                .iter()
+                .find(|(a, _)| *a == text)
+                .map_or(text, |(_, to)| to);
+            own(value::word(text, words)?)
+        }
+        Kind::AnyCaseWord(words) => own(value::word(&text.to_ascii_lowercase(), words)?),
+        Kind::Mark => Typed::Int(u64::from(value::mark(text)?)),
+        Kind::AbsolutePath if text.starts_with('/') => own(text),
+        Kind::AbsolutePath => {
+            return Err(BadValue::shape("E408", "expected an absolute path"));
+        }
+        Kind::Secret => Typed::Secret(Secret::new(text)),
+        Kind::Url => {
+            value::url(text, &["http", "https"])?;
+            own(text)
+        }
+        Kind::Address if text.is_empty() => own(""),
+        Kind::Address => own(&value::address(text, 53)?.to_string()),
+        _ => own(text),
+    })
+}
+
+/// Reads a list: literals are split on commas and trimmed, empty elements dropped.
+fn read_list(
+    report: &mut Report<'_>,
+    section: &str,
+    row: &Key,
+    literals: &[Lit],
+) -> Result<Typed, (Span, BadValue)> {
+    let mut list: Vec<String> = Vec::new();
+    for literal in literals {
+        for element in literal.text.split(',').map(str::trim) {
+            if element.is_empty() {
+                if literals.len() > 1 || !literal.text.is_empty() {
+                    let message = format!("`{}`: an empty element is dropped", row.name);
+                    let finding =
+                        Diagnostic::warning("W215", "empty-element", literal.span, message);
+                    report.push(finding.about(section, row.name));
+                }
+                continue;
+            }
+            let first = list.is_empty();
+            let element = read_element(report, row.kind, element, first, literal.span)
+                .map_err(|bad| (literal.span, bad))?;
+            if let Some(element) = element.filter(|e| !list.contains(e)) {
+                list.push(element);
+            }
+        }
+    }
+    Ok(Typed::List(list))
+}
+
+/// One element of a list; `None` when it is ignored.
+fn read_element(
+    report: &mut Report<'_>,
+    kind: Kind,
+    text: &str,
+    first: bool,
+    span: Span,
+) -> Read<Option<String>> {
+    match kind {
+        Kind::Interfaces(auto) => value::interface(text, auto)?,
+        Kind::Resolvers => {
+            let bare = text
+                .strip_prefix("udp://")
+                .or_else(|| text.strip_prefix("tcp://"));
+            value::address(bare.unwrap_or(text), 53)?;
+        }
+        Kind::CheckUrl if first => value::url(text, &["http", "https"])?,
+        Kind::CheckUrl if text.contains("://") => {
+            report.warn("W214", "ignored-key", span, "only the first URL is used");
+            return Ok(None);
+        }
+        Kind::CheckDns if first => value::host_or_address(text)?,
+        Kind::CheckUrl | Kind::CheckDns => {
+            text.parse::<std::net::IpAddr>().map_err(|_| {
+                BadValue::shape("E407", "expected an address after the first element")
+            })?;
+        }
+        _ => {}
+    }
+    Ok(Some(text.to_owned()))
+}

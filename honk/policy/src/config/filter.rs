@@ -1,0 +1,305 @@
+//! `filter:` lines of a group: what they select, and which cannot be used.
+//!
+//! A line that cannot be used is ignored with a warning and never widens a group: membership
+//! stays explicit. Lines are numbered as the groups document says: from 1, without the lines
+//! that only add nested groups.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use honk_grammar::{
+    ast::{Annotation, Call, Decl, Item, Span, Value},
+    diag::Diagnostic,
+};
+
+use super::{
+    Field, FilterLine, Policy, Predicate, TextTest,
+    names::Names,
+    node::unknown_note,
+    report::{Report, argument, call_name, did_you_mean, with_help},
+    value::{self, Unit, shortened},
+};
+
+const FUNCTIONS: &[&str] = &["name", "subtag", "group", "bypass"];
+
+/// Takes literals that follow a `filter` line on its line out of a group body. Returns the other
+/// items and the places of the lines that had any.
+pub(super) fn trailing_strays<'a>(
+    report: &Report<'_>,
+    items: &'a [Item],
+) -> (Cow<'a, [Item]>, HashSet<u32>) {
+    let mut lines = HashSet::new();
+    let mut drop = HashSet::new();
+    let mut filter: Option<&Decl> = None;
+    for (at, item) in items.iter().enumerate() {
+        match (item, filter) {
+            (Item::Decl(decl), _) => {
+                filter = (decl.key.text == "filter").then_some(decl);
+            }
+            (Item::Stray(stray), Some(decl)) if decl.value != Value::Empty => {
+                let end = Span {
+                    start: decl.value_span.end,
+                    ..decl.value_span
+                };
+                if report.line(end) == report.line(stray.span) {
+                    lines.insert(decl.span.start);
+                    drop.insert(at);
+                }
+            }
+            _ => filter = None,
+        }
+    }
+    if drop.is_empty() {
+        return (Cow::Borrowed(items), lines);
+    }
+    let kept = items
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !drop.contains(at));
+    (
+        Cow::Owned(kept.map(|(_, item)| item.clone()).collect()),
+        lines,
+    )
+}
+
+/// Reads the filter lines of one group in order.
+pub(super) struct Reader<'a> {
+    group: &'a str,
+    names: &'a Names,
+    number: usize,
+    /// Places of `add_latency` notes, which only urltest uses.
+    latency: Vec<Span>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(group: &'a str, names: &'a Names) -> Self {
+        Self {
+            group,
+            names,
+            number: 0,
+            latency: Vec::new(),
+        }
+    }
+
+    /// Reads one line; `extra` says that other text stood behind it.
+    pub(super) fn line(&mut self, report: &mut Report<'_>, decl: &Decl, extra: bool) -> FilterLine {
+        let calls: &[Call] = match &decl.value {
+            Value::Calls(calls) => calls,
+            _ => &[],
+        };
+        let standalone = match calls {
+            [call] => call.name.text == "group" && !call.not && !extra,
+            _ => false,
+        };
+        let nested = calls.iter().any(|call| call.name.text == "group");
+        if !(standalone && calls.iter().any(|call| !call.args.is_empty())) {
+            self.number += 1;
+        }
+        for call in calls {
+            report.trailing_comma(call.trailing_comma);
+        }
+        self.notes(report, decl.annotation.as_ref(), standalone);
+        match calls {
+            [call] if standalone => self.groups(report, call, decl.value_span),
+            _ if nested => {
+                let message = format!(
+                    "group `{}`: filter #{} mixes `group()` with something else and is ignored",
+                    shortened(self.group),
+                    self.number
+                );
+                let finding =
+                    Diagnostic::warning("W905", "filter-mixed-group", decl.value_span, message);
+                report.push(
+                    finding
+                        .help("write `group(...)` on a `filter:` line of its own")
+                        .about("group", self.group),
+                );
+                FilterLine::Ignored
+            }
+            _ => self.predicates(report, decl, calls, extra),
+        }
+    }
+
+    fn predicates(
+        &self,
+        report: &mut Report<'_>,
+        decl: &Decl,
+        calls: &[Call],
+        extra: bool,
+    ) -> FilterLine {
+        let mut problem = match &decl.value {
+            Value::Empty => Some(("it is empty".to_owned(), decl.key.span, None)),
+            Value::Literals(_) => Some(("it is no function".to_owned(), decl.value_span, None)),
+            Value::Calls(_) if extra => Some((
+                "other text follows on its line".to_owned(),
+                decl.value_span,
+                None,
+            )),
+            Value::Calls(_) => None,
+        };
+        let mut predicates = Vec::new();
+        for call in calls {
+            match predicate(call) {
+                Ok(predicate) => predicates.push(predicate),
+                Err(Unusable { why, span, help }) => {
+                    problem.get_or_insert((why, span, help));
+                }
+            }
+        }
+        let Some((why, span, help)) = problem else {
+            if let Some(call) = calls.iter().find(|call| call.name.text == "bypass") {
+                report.unbuilt("group", "bypass()", call.span, "filter `bypass()` is");
+            }
+            return FilterLine::Nodes(predicates.into_iter().flatten().collect());
+        };
+        let message = format!(
+            "group `{}`: filter #{} is ignored: {why}",
+            shortened(self.group),
+            self.number
+        );
+        let finding = Diagnostic::warning("W904", "filter-ignored", span, message);
+        report.push(with_help(finding, help).about("group", self.group));
+        FilterLine::Ignored
+    }
+
+    fn groups(&self, report: &mut Report<'_>, call: &Call, span: Span) -> FilterLine {
+        let mut tags: Vec<String> = Vec::new();
+        for arg in &call.args {
+            let (key, text) = argument(arg);
+            if key.is_some() {
+                let message = format!(
+                    "group `{}`: `group()` takes names only; this line is ignored",
+                    shortened(self.group)
+                );
+                let finding = Diagnostic::warning("W904", "filter-ignored", arg.span, message);
+                report.push(finding.about("group", self.group));
+                return FilterLine::Ignored;
+            }
+            for tag in text
+                .split(['|', ','])
+                .map(str::trim)
+                .filter(|t| !t.is_empty())
+            {
+                if tags.iter().any(|known| known == tag) {
+                    continue;
+                }
+                tags.push(tag.to_owned());
+                let known = self.names.group(tag).is_some();
+                if !known && !self.names.subscriptions && !self.names.partial {
+                    let message = format!(
+                        "group `{}`: nested group `{}` is not declared",
+                        shortened(self.group),
+                        shortened(tag)
+                    );
+                    let finding = Diagnostic::warning("W503", "group-unknown", arg.span, message);
+                    let help = did_you_mean(tag, &self.names.all());
+                    report.push(with_help(finding, help).about("group", tag));
+                }
+            }
+        }
+        if tags.is_empty() {
+            let message = format!(
+                "group `{}`: `group()` names no group and selects nothing",
+                shortened(self.group)
+            );
+            let finding = Diagnostic::warning("W906", "empty-subgroup", span, message);
+            let help = "remove all `filter:` lines to select every node";
+            report.push(finding.help(help).about("group", self.group));
+        }
+        FilterLine::Groups(tags)
+    }
+
+    /// `[add_latency: D]`.
+    fn notes(&mut self, report: &mut Report<'_>, notes: Option<&Annotation>, standalone: bool) {
+        let Some(annotation) = notes else { return };
+        if annotation.notes.is_empty() {
+            report.stray_annotation("group", annotation.span, false);
+        }
+        for note in &annotation.notes {
+            let (Some(key), Value::Literals(literals)) = (&note.key, &note.value) else {
+                unknown_note(
+                    report,
+                    "group",
+                    note.key.as_ref(),
+                    note.span,
+                    &["add_latency"],
+                );
+                continue;
+            };
+            if key.text != "add_latency" {
+                unknown_note(report, "group", Some(key), note.span, &["add_latency"]);
+                continue;
+            }
+            let text = literals.first().map_or("", |l| l.text.as_str());
+            match value::duration(text, Unit::Millis, i64::MIN, i64::MAX) {
+                Err(bad) => report.bad_value("group", "add_latency", note.span, bad),
+                Ok(_) if standalone => {
+                    let message = "`add_latency` has no effect on nested groups";
+                    report.warn("W214", "ignored-key", key.span, message);
+                }
+                Ok(_) => self.latency.push(key.span),
+            }
+        }
+    }
+
+    /// Reports what only urltest uses.
+    pub(super) fn finish(self, report: &mut Report<'_>, policy: Policy) {
+        for span in self.latency {
+            if policy != Policy::UrlTest {
+                let message = format!("`add_latency` has no effect in a {} group", policy.name());
+                report.warn("W214", "ignored-key", span, message);
+            }
+        }
+    }
+}
+
+/// Why a line cannot be used.
+struct Unusable {
+    why: String,
+    span: Span,
+    help: Option<String>,
+}
+
+/// One predicate; `None` for `bypass()`, which the caller reports.
+fn predicate(call: &Call) -> Result<Option<Predicate>, Unusable> {
+    let unusable = |why: String, span, help| Unusable { why, span, help };
+    let field = match call.name.text.as_str() {
+        "name" => Field::Name,
+        "subtag" => Field::Subtag,
+        "bypass" => return Ok(None),
+        _ => {
+            let help = did_you_mean(&call.name.text, FUNCTIONS);
+            let why = format!("unknown function `{}`", call_name(call));
+            return Err(unusable(why, call.name.span, help));
+        }
+    };
+    let mut tests = Vec::new();
+    for arg in &call.args {
+        let (key, text) = argument(arg);
+        if text.is_empty() {
+            continue;
+        }
+        tests.push(match key.map(|key| key.text.as_str()) {
+            None => TextTest::Exact(text.to_owned()),
+            Some("keyword") => TextTest::Keyword(text.to_owned()),
+            Some("regex") => {
+                value::pattern(text).map_err(|bad| unusable(bad.text, arg.span, None))?;
+                TextTest::Regex(text.to_owned())
+            }
+            Some(key) => {
+                let why = format!("`{}` takes no `{}:`", call_name(call), shortened(key));
+                let help = did_you_mean(key, &["keyword", "regex"]);
+                return Err(unusable(why, arg.span, help));
+            }
+        });
+    }
+    if tests.is_empty() {
+        let why = format!("`{}` has no argument", call_name(call));
+        return Err(unusable(why, call.span, None));
+    }
+    Ok(Some(Predicate {
+        not: call.not,
+        field,
+        tests,
+    }))
+}

@@ -1,0 +1,370 @@
+//! `group`: named bodies to group definitions, with policy spellings and reference checks.
+
+use std::collections::HashMap;
+
+use honk_grammar::{
+    ast::{Decl, Item, Section, Span, Value},
+    diag::Diagnostic,
+};
+
+use super::{
+    FilterLine, GroupDef, Policy,
+    decl::{self, Fields, repeated},
+    filter,
+    keys::GROUP,
+    names::{MAX_OUTBOUNDS, Names, reserved},
+    report::{Report, did_you_mean},
+    value::shortened,
+};
+use crate::id::{Ordinal, Secret};
+
+/// Longest group name in bytes.
+const MAX_NAME: usize = 128;
+
+/// Registers the declared names first, so that groups may refer to later ones.
+pub(super) fn declare<'a>(
+    report: &mut Report<'_>,
+    items: &'a [Item],
+    names: &mut Names,
+) -> Vec<&'a Section> {
+    let mut bodies: Vec<&Section> = Vec::new();
+    let mut first: HashMap<&str, Span> = HashMap::new();
+    let mut at = 0;
+    while let Some(item) = items.get(at) {
+        let Item::Sub(body) = item else {
+            at += report.misplaced("group", items, at);
+            continue;
+        };
+        at += 1;
+        let name = body.name.text.as_str();
+        if reserved(name) || name == "GLOBAL" || name.len() > MAX_NAME {
+            let why = match name {
+                "" => "is empty",
+                _ if name.len() > MAX_NAME => "is longer than 128 bytes",
+                _ => "is reserved",
+            };
+            let message = format!("group name `{}` {why}", shortened(name));
+            let finding = Diagnostic::error("E502", "group-name-reserved", body.name.span, message);
+            report.push(finding.about("group", name));
+            continue;
+        }
+        if let Some(first) = first.get(name) {
+            let message = format!("group `{}` is declared twice", shortened(name));
+            let finding =
+                Diagnostic::error("E208", "group-name-duplicate", body.name.span, message);
+            let finding = finding.related(*first, "first declared here");
+            report.push(
+                finding
+                    .help("groups do not merge: rename one")
+                    .about("group", name),
+            );
+            continue;
+        }
+        first.insert(name, body.name.span);
+        names.add_group(name, ordinal(bodies.len()));
+        bodies.push(body);
+    }
+    if let Some(extra) = bodies.get(MAX_OUTBOUNDS) {
+        let message = format!(
+            "{} groups defined, the limit is {MAX_OUTBOUNDS} (ordinals 2-251)",
+            bodies.len()
+        );
+        let finding = Diagnostic::error("E901", "too-many-groups", extra.name.span, message);
+        report.push(finding.about("group", &extra.name.text));
+    }
+    bodies
+}
+
+/// Configuration ordinal of user outbound `index`; past the limit the configuration is refused.
+pub(super) fn ordinal(index: usize) -> Ordinal {
+    Ordinal(u8::try_from(index + 2).unwrap_or(u8::MAX))
+}
+
+/// Lowers the bodies in declaration order.
+pub(super) fn lower(report: &mut Report<'_>, bodies: &[&Section], names: &Names) -> Vec<GroupDef> {
+    bodies
+        .iter()
+        .enumerate()
+        .map(|(at, body)| one(report, body, ordinal(at), names))
+        .collect()
+}
+
+fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names) -> GroupDef {
+    let name = body.name.text.as_str();
+    let section = format!("group.{name}");
+    let (items, trailing) = filter::trailing_strays(report, &body.items);
+    let rest = decl::read(report, &section, GROUP, &items);
+    for sub in &rest.subs {
+        match sub.name.text.as_str() {
+            "auto_options" => {
+                report.unbuilt("group", "auto_options", sub.name.span, "`auto_options` is");
+            }
+            _ => report.unknown_section(&section, &sub.name, &["auto_options"]),
+        }
+    }
+    let mut policy: Option<(Policy, &Decl)> = None;
+    let mut lines: Option<Vec<FilterLine>> = None;
+    let mut filters = filter::Reader::new(name, names);
+    for (row, decl) in &rest.own {
+        match row.name {
+            "policy" => {
+                if let Some((_, old)) = policy {
+                    repeated(report, &section, "policy", old.key.span, decl.key.span);
+                }
+                policy = read_policy(report, name, decl)
+                    .map(|p| (p, *decl))
+                    .or(policy);
+            }
+            "filter" => {
+                let extra = trailing.contains(&decl.span.start);
+                lines
+                    .get_or_insert_default()
+                    .push(filters.line(report, decl, extra));
+            }
+            _ => {}
+        }
+    }
+    let policy = policy.map_or(Policy::Selector, |(policy, _)| policy);
+    filters.finish(report, policy);
+    let def = GroupDef {
+        name: name.to_owned(),
+        ordinal,
+        policy,
+        filters: lines,
+        default: rest
+            .fields
+            .text("default")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        final_: rest
+            .fields
+            .text("final")
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned),
+        interrupt_connections: rest.fields.bool("interrupt_connections").unwrap_or(false),
+        icon: icon(report, name, &rest.fields),
+        implicit: false,
+    };
+    unused_keys(report, name, policy, &rest.fields);
+    references(report, &def, &rest.fields, names);
+    def
+}
+
+/// The policy of a declaration; `None` after an error.
+fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Policy> {
+    let shape = |report: &mut Report<'_>, why: &str| {
+        let message = format!("group `{}`: {why}", shortened(group));
+        let finding = Diagnostic::error("E205", "value-shape", decl.value_span, message);
+        report.push(finding.about("group", "policy"));
+        None
+    };
+    if let Some(note) = &decl.annotation {
+        report.stray_annotation("group", note.span, false);
+    }
+    let (text, index) = match &decl.value {
+        Value::Empty => {
+            let finding = Diagnostic::error(
+                "E206",
+                "value-empty",
+                decl.key.span,
+                format!("group `{}`: `policy` has no value", shortened(group)),
+            );
+            report.push(finding.about("group", "policy"));
+            return None;
+        }
+        Value::Literals(literals) => {
+            let text = literals
+                .iter()
+                .map(|l| l.text.as_str())
+                .collect::<Vec<_>>()
+                .join(",");
+            match text.split_once('(') {
+                Some((word, index)) => (
+                    word.to_owned(),
+                    index.trim_end().trim_end_matches(')').to_owned(),
+                ),
+                None => (text, String::new()),
+            }
+        }
+        Value::Calls(calls) => {
+            let [call] = calls.as_slice() else {
+                return shape(report, "`policy` takes one policy");
+            };
+            if call.not {
+                return shape(report, "`policy` cannot be negated");
+            }
+            report.trailing_comma(call.trailing_comma);
+            let index: Vec<&str> = call.args.iter().map(|a| a.raw.as_str()).collect();
+            (call.name.text.clone(), index.join(","))
+        }
+    };
+    if !matches!(index.trim().trim_matches(['\'', '"']), "" | "0") {
+        let message = format!(
+            "group `{}`: the index of a policy is ignored",
+            shortened(group)
+        );
+        let finding = Diagnostic::warning("W910", "policy-index", decl.value_span, message);
+        report.push(finding.help("use `default:`").about("group", "policy"));
+    }
+    let policy = spelling(report, group, text.trim(), decl.value_span)?;
+    if policy != Policy::Selector {
+        let what = format!("policy `{}` is", policy.name());
+        report.unbuilt("group", policy.name(), decl.value_span, &what);
+    }
+    Some(policy)
+}
+
+const SPELLINGS: &[(&str, Policy)] = &[
+    ("selector", Policy::Selector),
+    ("select", Policy::Selector),
+    ("fixed", Policy::Selector),
+    ("urltest", Policy::UrlTest),
+    ("min_moving_avg", Policy::UrlTest),
+    ("min_avg10", Policy::UrlTest),
+    ("min_last_delay", Policy::UrlTest),
+    ("loadbalance", Policy::LoadBalance),
+    ("roundrobin", Policy::LoadBalance),
+    ("round_robin", Policy::LoadBalance),
+    ("balance", Policy::LoadBalance),
+    ("fallback", Policy::Fallback),
+    ("score", Policy::Score),
+];
+
+fn spelling(report: &mut Report<'_>, group: &str, text: &str, span: Span) -> Option<Policy> {
+    let lower = text.to_ascii_lowercase();
+    if let Some((_, policy)) = SPELLINGS.iter().find(|(word, _)| *word == lower) {
+        return Some(*policy);
+    }
+    if lower == "honk" {
+        let message = "policy `honk` was renamed to `score`";
+        let finding = Diagnostic::error("E902", "policy-honk", span, message);
+        report.push(
+            finding
+                .help("write `policy: score`")
+                .about("group", "policy"),
+        );
+        return None;
+    }
+    let message = format!(
+        "group `{}`: unknown policy `{}`, using selector",
+        shortened(group),
+        shortened(text)
+    );
+    let words: Vec<&str> = SPELLINGS.iter().map(|(word, _)| *word).collect();
+    let help = match lower.as_str() {
+        "min" => Some("did you mean `min_last_delay`?".to_owned()),
+        "random" => Some("did you mean `loadbalance`?".to_owned()),
+        _ => did_you_mean(&lower, &words),
+    };
+    let finding = Diagnostic::warning("W903", "policy-unknown", span, message);
+    report.push(super::report::with_help(finding, help).about("group", "policy"));
+    Some(Policy::Selector)
+}
+
+fn icon(report: &mut Report<'_>, group: &str, fields: &Fields) -> Option<Secret> {
+    let text = fields.text("icon").filter(|text| !text.is_empty())?;
+    let legal = text.chars().count() <= 2048
+        && (text.starts_with("data:") || http_with_host(text))
+        && !text.chars().any(|c| c.is_control());
+    if legal {
+        return Some(Secret::new(text));
+    }
+    let span = fields.get("icon")?.value;
+    let message = format!(
+        "group `{}`: the icon is no absolute http(s) URL or data: URI of at most 2048 characters",
+        shortened(group)
+    );
+    report.push(Diagnostic::error("E908", "icon-invalid", span, message).about("group", "icon"));
+    None
+}
+
+fn http_with_host(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']))
+}
+
+/// W907, W911 and the alias conflicts of check keys.
+fn unused_keys(report: &mut Report<'_>, group: &str, policy: Policy, fields: &Fields) {
+    for (alias, key) in [
+        ("tcp_check_url", "check_url"),
+        ("check_tolerance", "tolerance"),
+    ] {
+        if let (Some(alias_entry), Some(entry)) = (fields.get(alias), fields.get(key)) {
+            let message = format!("`{key}` and its alias `{alias}` are both set: `{key}` wins");
+            let finding = Diagnostic::warning("W211", "duplicate-key", alias_entry.key, message);
+            report.push(finding.related(entry.key, "set here").about("group", alias));
+        }
+    }
+    let extra = fields
+        .list("tcp_check_url")
+        .is_some_and(|list| list.len() > 1);
+    if let Some(entry) = fields.get("tcp_check_url").filter(|_| extra) {
+        let message = "`tcp_check_url` of a group uses its first element only";
+        report.warn("W214", "ignored-key", entry.value, message);
+    }
+    let mut unused = |key: &str, used: bool, slug| {
+        if let Some(entry) = fields.get(key).filter(|_| !used) {
+            let message = format!(
+                "group `{}`: `{}` ignores `{key}`",
+                shortened(group),
+                policy.name()
+            );
+            let finding = Diagnostic::warning("W907", slug, entry.key, message);
+            report.push(finding.about("group", key));
+        }
+    };
+    let probes = policy == Policy::UrlTest;
+    unused(
+        "check_url",
+        policy != Policy::Selector,
+        "selector-check-url",
+    );
+    unused(
+        "tcp_check_url",
+        policy != Policy::Selector,
+        "selector-check-url",
+    );
+    unused("tolerance", probes, "key-unused");
+    unused("check_tolerance", probes, "key-unused");
+    unused("idle_timeout", probes, "key-unused");
+    unused("default", policy == Policy::Selector, "key-unused");
+    for key in ["tolerance", "check_tolerance"] {
+        if let Some(entry) = fields
+            .get(key)
+            .filter(|_| fields.millis(key) > Some(65_535))
+        {
+            let message = format!("`{key}` is clamped to 65535 ms");
+            report.warn("W911", "tolerance-clamped", entry.value, message);
+        }
+    }
+}
+
+/// W503 for names nobody declares, unless a subscription may still bring them.
+fn references(report: &mut Report<'_>, def: &GroupDef, fields: &Fields, names: &Names) {
+    if names.subscriptions || names.partial {
+        return;
+    }
+    let mut check = |name: &str, span: Span, slug: &'static str, what: &str| {
+        if names.is_outbound(name) {
+            return;
+        }
+        let message = format!(
+            "group `{}`: {what} `{}` is no declared group or node",
+            shortened(&def.name),
+            shortened(name)
+        );
+        let finding = Diagnostic::warning("W503", slug, span, message);
+        let help = did_you_mean(name, &names.all());
+        report.push(super::report::with_help(finding, help).about("group", name));
+    };
+    if let (Some(name), Some(entry), Policy::Selector) =
+        (&def.default, fields.get("default"), def.policy)
+    {
+        check(name, entry.value, "default-unknown", "default");
+    }
+    if let (Some(name), Some(entry)) = (&def.final_, fields.get("final")) {
+        check(name, entry.value, "final-missing", "final");
+    }
+}

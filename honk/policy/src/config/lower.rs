@@ -1,0 +1,202 @@
+//! From a parsed tree to one accepted configuration: joins repeated sections, runs the lowering
+//! of each, and says which changes a reload cannot carry out.
+
+use std::collections::BTreeMap;
+
+use honk_grammar::{
+    Parsed,
+    ast::{Item, Section, Span},
+    diag::{Diagnostic, Severity},
+};
+
+use super::{
+    Config, Typed,
+    decl::{Fields, default_of},
+    global, group,
+    keys::{self, Key, Reload},
+    names::Names,
+    node,
+    report::{Report, is_fatal},
+    routing,
+};
+
+/// Sections of the language.
+const SECTIONS: &[&str] = &[
+    "include",
+    "global",
+    "subscription",
+    "node",
+    "group",
+    "routing",
+    "dns",
+    "experimental",
+    "chain",
+    "speedtest",
+    "watch",
+    "bypass",
+];
+
+/// Sections whose bare name changes how their body is read.
+const BARE_ONLY: &[&str] = &["include", "node", "subscription", "dns"];
+
+/// Declared values of singleton sections by dotted key; what is absent has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, Typed>);
+
+impl Settings {
+    fn add(&mut self, section: &str, fields: &Fields) {
+        for (key, entry) in fields.iter() {
+            self.0
+                .insert(format!("{section}.{key}"), entry.typed.clone());
+        }
+    }
+
+    /// The declared value of a dotted key.
+    pub fn get(&self, key: &str) -> Option<&Typed> {
+        self.0.get(key)
+    }
+}
+
+/// Lowers a parsed configuration. The findings include those of the parser, in source order; the
+/// configuration is `None` when one of them is fatal. Features that this build does not serve
+/// are warnings until [`super::refuse_unbuilt`].
+pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
+    let mut report = Report::new(parsed);
+    for finding in &parsed.diagnostics {
+        report.push(finding.clone());
+    }
+    let sections = Sections::join(&mut report, &parsed.sections);
+    let mut names = Names::default();
+    names.partial = ["node", "group", "subscription"]
+        .iter()
+        .any(|name| parsed.suspect(name));
+    names.subscriptions = !sections.items("subscription").is_empty();
+    for name in ["global", "routing"] {
+        if !sections.has(name) && !parsed.suspect(name) {
+            let defaults = if name == "global" {
+                "all defaults"
+            } else {
+                "everything direct"
+            };
+            let message = format!("section `{name}` is missing: {defaults}");
+            report.push(
+                Diagnostic::new(Severity::Warning, "W210", "section-missing", None, message)
+                    .about(name, ""),
+            );
+        }
+    }
+
+    let mut settings = Settings::default();
+    let (global, fields) = global::lower(&mut report, sections.items("global"));
+    settings.add("global", &fields);
+    let bodies = group::declare(&mut report, sections.items("group"), &mut names);
+    let nodes = node::lower(&mut report, sections.items("node"), &mut names);
+    let mut groups = group::lower(&mut report, &bodies, &names);
+    let generated = usize::from(
+        fields
+            .list("wan_interface")
+            .is_some_and(|list| !list.is_empty()),
+    );
+    let (rules, geodata) = routing::lower(
+        &mut report,
+        sections.items("routing"),
+        &mut names,
+        &mut groups,
+        global.own_mark,
+        generated,
+    );
+    for name in [
+        "subscription",
+        "dns",
+        "chain",
+        "speedtest",
+        "watch",
+        "bypass",
+    ] {
+        if let Some(first) = sections.items(name).first() {
+            report.unbuilt(name, name, place(first), &format!("section `{name}` is"));
+        }
+    }
+
+    let findings = report.finish();
+    let config = Config {
+        global,
+        nodes,
+        groups,
+        rules,
+        geodata,
+        settings,
+    };
+    ((!is_fatal(&findings)).then_some(config), findings)
+}
+
+/// Dotted keys of class S whose effective value differs: a reload must be refused.
+pub fn restart_required(old: &Config, new: &Config) -> Vec<String> {
+    let tables: &[(&str, &'static [Key])] = &[("global", keys::GLOBAL)];
+    let mut changed = Vec::new();
+    for (section, table) in tables {
+        for row in table.iter().filter(|row| row.reload == Reload::Restart) {
+            let key = format!("{section}.{}", row.name);
+            let value = |config: &Config| {
+                config
+                    .settings
+                    .get(&key)
+                    .cloned()
+                    .or_else(|| default_of(row))
+            };
+            if value(old) != value(new) {
+                changed.push(key);
+            }
+        }
+    }
+    changed
+}
+
+/// Items of the sections by name, in load order.
+struct Sections {
+    items: BTreeMap<&'static str, Vec<Item>>,
+}
+
+impl Sections {
+    fn join(report: &mut Report<'_>, sections: &[Section]) -> Self {
+        let mut items: BTreeMap<&'static str, Vec<Item>> = BTreeMap::new();
+        for section in sections {
+            let name = section.name.text.as_str();
+            let Some(known) = SECTIONS.iter().find(|known| **known == name) else {
+                report.unknown_section("", &section.name, SECTIONS);
+                continue;
+            };
+            if section.name.quoted && BARE_ONLY.contains(known) {
+                let message = format!("the section name `{name}` must not be quoted");
+                let finding =
+                    Diagnostic::error("E202", "section-misplaced", section.name.span, message);
+                report.push(finding.about("", name));
+                continue;
+            }
+            items
+                .entry(known)
+                .or_default()
+                .extend(section.items.iter().cloned());
+        }
+        Self { items }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.items.contains_key(name)
+    }
+
+    fn items(&self, name: &str) -> &[Item] {
+        self.items.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Where an item begins.
+pub(super) fn place(item: &Item) -> Span {
+    match item {
+        Item::Decl(decl) => decl.key.span,
+        Item::Rule(rule) => rule.span,
+        Item::Sub(sub) => sub.name.span,
+        Item::Link(link) => link.tag.as_ref().map_or(link.span, |tag| tag.span),
+        Item::Path(lit) | Item::Stray(lit) => lit.span,
+    }
+}

@@ -1,0 +1,98 @@
+//! Names that rules, `default`, `final` and nested filters may use, and the ordinals they get.
+
+use std::collections::HashMap;
+
+use honk_grammar::ast::Span;
+
+use crate::id::Ordinal;
+
+/// User outbounds: ordinals 2..=251.
+pub const MAX_OUTBOUNDS: usize = 250;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A declared group or built-in.
+    Outbound(Ordinal),
+    /// A static node; `served` is false when this build cannot dial it.
+    Node { served: bool },
+    /// A node whose link was skipped.
+    Skipped(Span),
+}
+
+/// The name table of one configuration.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    groups: HashMap<String, Ordinal>,
+    nodes: HashMap<String, (Span, bool)>,
+    skipped: HashMap<String, Span>,
+    /// Checks of references are off: their section could not be read.
+    pub(super) partial: bool,
+    /// Names may still arrive at run time.
+    pub(super) subscriptions: bool,
+}
+
+impl Names {
+    pub(super) fn add_group(&mut self, name: &str, ordinal: Ordinal) {
+        self.groups.insert(name.to_owned(), ordinal);
+    }
+
+    pub(super) fn add_node(&mut self, name: &str, span: Span, served: bool) {
+        self.nodes.entry(name.to_owned()).or_insert((span, served));
+    }
+
+    pub(super) fn add_skipped(&mut self, name: &str, span: Span) {
+        self.skipped.insert(name.to_owned(), span);
+    }
+
+    /// Where the first node of that name stands.
+    pub(super) fn node(&self, name: &str) -> Option<Span> {
+        self.nodes.get(name).map(|(span, _)| *span)
+    }
+
+    pub(super) fn group(&self, name: &str) -> Option<Ordinal> {
+        self.groups.get(name).copied()
+    }
+
+    /// Target of a rule; a group hides a node of the same name.
+    pub(super) fn target(&self, name: &str) -> Option<Target> {
+        match name {
+            "direct" => return Some(Target::Outbound(Ordinal(0))),
+            "block" => return Some(Target::Outbound(Ordinal(1))),
+            _ => {}
+        }
+        self.group(name)
+            .map(Target::Outbound)
+            .or_else(|| {
+                self.nodes
+                    .get(name)
+                    .map(|(_, served)| Target::Node { served: *served })
+            })
+            .or_else(|| self.skipped.get(name).map(|span| Target::Skipped(*span)))
+    }
+
+    /// Whether `default` or `final` may name it.
+    pub(super) fn is_outbound(&self, name: &str) -> bool {
+        matches!(
+            self.target(name),
+            Some(Target::Outbound(_) | Target::Node { .. })
+        )
+    }
+
+    /// Every declared name, for suggestions.
+    pub(super) fn all(&self) -> Vec<&str> {
+        let groups = self.groups.keys().map(String::as_str);
+        groups
+            .chain(self.nodes.keys().map(String::as_str))
+            .chain(["direct", "block"])
+            .collect()
+    }
+}
+
+/// Names no node or group may have.
+pub(super) fn reserved(name: &str) -> bool {
+    matches!(
+        name,
+        "" | "direct" | "block" | "control_plane_routing" | "<OR>" | "<AND>"
+    ) || name.starts_with("must_")
+}

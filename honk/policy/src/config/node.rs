@@ -1,0 +1,276 @@
+//! `node`: link items to nodes, with the names and identities that must not clash.
+
+use std::collections::HashMap;
+
+use honk_grammar::{
+    ast::{Annotation, Item, LinkItem, Lit, Span, Value},
+    diag::Diagnostic,
+};
+
+use super::{
+    names::{Names, reserved},
+    report::{Report, did_you_mean, with_help},
+    value::{self, shortened},
+};
+use crate::{
+    id::NodeId,
+    node::{
+        Node,
+        link::{self, Link, LinkError, SCHEMES},
+    },
+};
+
+/// Keys of an annotation of a node.
+const NOTES: &[&str] = &["detour", "enabled", "bind_interface"];
+
+/// Lowers the items of all `node` sections. Nodes that cannot be dialed are known by name only.
+pub(super) fn lower(report: &mut Report<'_>, items: &[Item], names: &mut Names) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    let mut seen: HashMap<NodeId, (String, Span)> = HashMap::new();
+    let mut at = 0;
+    while let Some(item) = items.get(at) {
+        at += match item {
+            Item::Link(item) => {
+                one(report, item, names, &mut nodes, &mut seen);
+                // `mux = true` reads as three links.
+                let spaced = is_mux(item) && item.link.text == "mux";
+                if spaced {
+                    1 + mux_tail(&items[at + 1..])
+                } else {
+                    1
+                }
+            }
+            _ => report.misplaced("node", items, at),
+        };
+    }
+    nodes
+}
+
+fn one(
+    report: &mut Report<'_>,
+    item: &LinkItem,
+    names: &mut Names,
+    nodes: &mut Vec<Node>,
+    seen: &mut HashMap<NodeId, (String, Span)>,
+) {
+    let place = item.tag.as_ref().map_or(item.span, |tag| tag.span);
+    if is_mux(item) {
+        let message = "`mux` is no setting of the `node` section";
+        let finding = Diagnostic::error("E803", "node-mux", place, message);
+        return report.push(
+            finding
+                .help("use `vless_mode=` in the link")
+                .about("node", "mux"),
+        );
+    }
+    if let Some(via) = &item.via {
+        let message = "a node takes no `-> tag`";
+        let finding = Diagnostic::error("E203", "item-misplaced", via.span, message)
+            .help("quote the whole chain: `'exit -> entry'`");
+        report.push(finding.about("node", "->"));
+    }
+    let enabled = annotation(report, item.annotation.as_ref());
+    let tag = item
+        .tag
+        .as_ref()
+        .map(|tag| tag.text.as_str())
+        .filter(|tag| !tag.is_empty());
+    let hops: Vec<&str> = item.link.text.split(" -> ").map(str::trim).collect();
+    if let [link] = hops.as_slice() {
+        match link::parse(link) {
+            Ok(link) => {
+                let name = tag.unwrap_or(&link.name).to_owned();
+                accept(report, place, name, link, enabled, names, nodes, seen);
+            }
+            Err(error) => refuse(report, item.link.span, place, tag, &error, names),
+        }
+    } else {
+        chain(report, item, place, tag, &hops, names);
+    }
+}
+
+/// `mux: true` and `mux = true`, a setting of another program.
+fn is_mux(item: &LinkItem) -> bool {
+    let link = item.link.text.as_str();
+    match &item.tag {
+        Some(tag) => tag.text == "mux" && !link.contains("://"),
+        None => link == "mux" || (link.starts_with("mux=") && !link.contains("://")),
+    }
+}
+
+/// How many of the items behind `mux` are the rest of `mux = true`.
+fn mux_tail(items: &[Item]) -> usize {
+    let link = |item: &Item| match item {
+        Item::Link(link) if link.tag.is_none() => Some(link.link.text.clone()),
+        _ => None,
+    };
+    match (
+        items.first().and_then(link).as_deref(),
+        items.get(1).and_then(link),
+    ) {
+        (Some("="), Some(_)) => 2,
+        (Some(text), _) if text.starts_with('=') => 1,
+        _ => 0,
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // the state of one section
+fn accept(
+    report: &mut Report<'_>,
+    place: Span,
+    name: String,
+    link: Link,
+    enabled: bool,
+    names: &mut Names,
+    nodes: &mut Vec<Node>,
+    seen: &mut HashMap<NodeId, (String, Span)>,
+) {
+    if reserved(&name) {
+        let message = format!("node name `{}` is reserved", shortened(&name));
+        let finding = Diagnostic::error("E502", "name-reserved", place, message);
+        return report.push(finding.about("node", name));
+    }
+    if let Some((other, first)) = seen.get(&link.id) {
+        let message = format!(
+            "nodes `{}` and `{}` are the same server with the same credentials",
+            shortened(other),
+            shortened(&name)
+        );
+        let finding = Diagnostic::error("E804", "node-id-collision", place, message);
+        return report.push(
+            finding
+                .related(*first, "first declared here")
+                .about("node", name),
+        );
+    }
+    seen.insert(link.id, (name.clone(), place));
+    if let Some(first) = names.node(&name) {
+        let message = format!(
+            "two nodes are named `{}`: the first is meant",
+            shortened(&name)
+        );
+        let finding = Diagnostic::warning("W805", "name-duplicate", place, message);
+        report.push(
+            finding
+                .related(first, "first declared here")
+                .about("node", &name),
+        );
+    }
+    let served = link.protocol.is_some() && enabled;
+    names.add_node(&name, place, served);
+    match link.protocol {
+        Some(protocol) if enabled => nodes.push(Node {
+            id: link.id,
+            name,
+            protocol,
+        }),
+        Some(_) => {}
+        None => {
+            let what = match link.scheme.as_str() {
+                "socks5" | "socks" | "socks5h" => "`tls` and `udp=0` of socks5 nodes are".into(),
+                scheme => format!("`{scheme}` nodes are"),
+            };
+            report.unbuilt("node", &link.scheme, place, &what);
+        }
+    }
+}
+
+fn refuse(
+    report: &mut Report<'_>,
+    link: Span,
+    place: Span,
+    tag: Option<&str>,
+    error: &LinkError,
+    names: &mut Names,
+) {
+    let finding = match error {
+        LinkError::Unknown { scheme } => {
+            let finding = Diagnostic::error("E801", "node-unsupported", link, error.to_string());
+            let finding = with_help(finding, did_you_mean(scheme, SCHEMES));
+            return report.push(finding.about("node", scheme));
+        }
+        LinkError::Unsupported { .. } => Diagnostic::warning(
+            "W810",
+            "node-unsupported",
+            link,
+            format!("{error}: skipped"),
+        ),
+        LinkError::NoScheme | LinkError::Malformed { .. } => {
+            Diagnostic::warning("W802", "node-link", link, format!("{error}: skipped"))
+        }
+    };
+    if let Some(tag) = tag {
+        names.add_skipped(tag, place);
+    }
+    report.push(finding.about("node", tag.unwrap_or_default()));
+}
+
+/// A dae chain: this build cannot dial one, so the whole node is dropped.
+fn chain(
+    report: &mut Report<'_>,
+    item: &LinkItem,
+    place: Span,
+    tag: Option<&str>,
+    hops: &[&str],
+    names: &mut Names,
+) {
+    let mut default = Vec::new();
+    let mut why = "this build cannot dial chains".to_owned();
+    for hop in hops {
+        match link::parse(hop) {
+            Ok(link) => default.push(link.name),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    let name = tag.map_or_else(|| default.join("->"), str::to_owned);
+    names.add_node(&name, place, false);
+    let message = format!("chain `{}` is dropped: {why}", shortened(&name));
+    let finding = Diagnostic::warning("W809", "chain-dropped", item.link.span, message);
+    report.push(finding.about("node", name));
+}
+
+/// Checks the notes; the result is `enabled`.
+fn annotation(report: &mut Report<'_>, annotation: Option<&Annotation>) -> bool {
+    let mut enabled = true;
+    for note in annotation.into_iter().flat_map(|a| &a.notes) {
+        let text = match (&note.key, &note.value) {
+            (Some(key), Value::Literals(literals)) if NOTES.contains(&key.text.as_str()) => {
+                literals.first().map_or("", |l| l.text.as_str())
+            }
+            _ => {
+                unknown_note(report, "node", note.key.as_ref(), note.span, NOTES);
+                continue;
+            }
+        };
+        match note.key.as_ref().map(|key| key.text.as_str()) {
+            Some("enabled") => match value::boolean(text) {
+                Ok(on) => enabled = on,
+                Err(bad) => report.bad_value("node", "enabled", note.span, bad),
+            },
+            Some("detour") if text == "none" => {}
+            Some(key) => {
+                let what = format!("`{key}` of nodes is");
+                report.unbuilt("node", key, note.span, &what);
+            }
+            None => {}
+        }
+    }
+    enabled
+}
+
+/// E207 for a note nobody reads.
+pub(super) fn unknown_note(
+    report: &mut Report<'_>,
+    section: &str,
+    key: Option<&Lit>,
+    span: Span,
+    legal: &[&str],
+) {
+    let (place, name) = key.map_or((span, ""), |key| (key.span, key.text.as_str()));
+    let message = match key {
+        Some(key) => format!("unknown annotation key `{}`", shortened(&key.text)),
+        None => "an annotation is written `[key: value]`".to_owned(),
+    };
+    let finding = Diagnostic::error("E207", "annotation", place, message);
+    report.push(with_help(finding, did_you_mean(name, legal)).about(section, name));
+}

@@ -1,0 +1,291 @@
+//! The sink of findings during lowering, with the phrases that several sections share.
+//!
+//! Knows the source texts for line numbers and excerpts; decides nothing about meaning.
+
+use honk_grammar::{
+    Parsed,
+    ast::{Arg, Call, Item, Lit, Span, Value},
+    diag::{Diagnostic, Severity},
+};
+
+use super::value::{BadValue, shortened};
+
+/// Slug of findings about features that this build does not serve.
+pub const NOT_BUILT: &str = "not-built";
+
+/// Collects findings.
+pub(super) struct Report<'a> {
+    pub(super) parsed: &'a Parsed,
+    found: Vec<Diagnostic>,
+    unbuilt: Vec<Unbuilt>,
+}
+
+/// A feature that is used but not served, with the number of places beyond the first.
+struct Unbuilt {
+    section: String,
+    subject: String,
+    what: String,
+    span: Span,
+    more: usize,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(parsed: &'a Parsed) -> Self {
+        Self {
+            parsed,
+            found: Vec::new(),
+            unbuilt: Vec::new(),
+        }
+    }
+
+    /// Line of a place.
+    pub(super) fn line(&self, span: Span) -> u32 {
+        self.parsed
+            .sources
+            .start(span)
+            .map_or(0, |place| place.line)
+    }
+
+    pub(super) fn push(&mut self, finding: Diagnostic) {
+        self.found.push(finding);
+    }
+
+    /// An error without more to say.
+    pub(super) fn error(
+        &mut self,
+        number: &'static str,
+        slug: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) {
+        self.push(Diagnostic::error(number, slug, span, message));
+    }
+
+    /// A warning without more to say.
+    pub(super) fn warn(
+        &mut self,
+        number: &'static str,
+        slug: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) {
+        self.push(Diagnostic::warning(number, slug, span, message));
+    }
+
+    /// A value that does not fit its key.
+    pub(super) fn bad_value(&mut self, section: &str, key: &str, span: Span, bad: BadValue) {
+        let near = match bad.words {
+            [] => None,
+            words => did_you_mean(bad.text.split('`').nth(1).unwrap_or_default(), words),
+        };
+        let message = format!("`{key}`: {}", bad.text);
+        let finding = Diagnostic::error(bad.number, bad.slug, span, message);
+        self.push(with_help(finding, near).about(section, key));
+    }
+
+    /// A feature that is typed but not served by this build.
+    pub(super) fn unbuilt(&mut self, section: &str, subject: &str, span: Span, what: &str) {
+        let same = |u: &&mut Unbuilt| u.section == section && u.subject == subject;
+        match self.unbuilt.iter_mut().find(same) {
+            Some(known) => known.more += 1,
+            None => self.unbuilt.push(Unbuilt {
+                section: section.to_owned(),
+                subject: subject.to_owned(),
+                what: what.to_owned(),
+                span,
+                more: 0,
+            }),
+        }
+    }
+
+    /// E207: an annotation where none is read.
+    pub(super) fn stray_annotation(&mut self, section: &str, span: Span, empty_value: bool) {
+        let finding = Diagnostic::error(
+            "E207",
+            "annotation",
+            span,
+            "an annotation has no meaning here",
+        );
+        let finding = match empty_value {
+            true => finding.help("lists are written without brackets"),
+            false => finding,
+        };
+        self.push(finding.about(section, "["));
+    }
+
+    /// W212: a comma before the closing parenthesis.
+    pub(super) fn trailing_comma(&mut self, comma: Option<Span>) {
+        if let Some(span) = comma {
+            self.warn(
+                "W212",
+                "trailing-comma",
+                span,
+                "trailing comma in an argument list",
+            );
+        }
+    }
+
+    /// E201: a section that does not exist here.
+    pub(super) fn unknown_section(&mut self, within: &str, name: &Lit, legal: &[&str]) {
+        let place = match within {
+            "" => String::new(),
+            within => format!(" in `{within}`"),
+        };
+        let message = format!("unknown section `{}`{place}", shortened(&name.text));
+        let finding = Diagnostic::error("E201", "unknown-section", name.span, message);
+        let finding = with_help(finding, did_you_mean(&name.text, legal));
+        self.push(finding.about(within, &name.text));
+    }
+
+    /// E203 for an item of a kind that `section` does not hold. Returns how many of the items
+    /// from `at` on it covers.
+    pub(super) fn misplaced(&mut self, section: &str, items: &[Item], at: usize) -> usize {
+        let Some(item) = items.get(at) else { return 1 };
+        let (span, what, help) = match item {
+            Item::Decl(decl) => (decl.key.span, "a declaration is", None),
+            Item::Rule(rule) => (rule.span, "a rule is", None),
+            Item::Sub(sub) => (sub.name.span, "a section is", None),
+            Item::Link(link) => (link.span, "a link is", None),
+            Item::Path(path) => (path.span, "a path is", None),
+            Item::Stray(stray) => return self.stray(section, stray, items, at),
+        };
+        let finding = Diagnostic::error(
+            "E203",
+            "item-misplaced",
+            span,
+            format!("{what} not allowed in `{section}`"),
+        );
+        self.push(with_help(finding, help).about(section, ""));
+        1
+    }
+
+    /// E203 for a literal that is no item, with a guess of what was meant.
+    fn stray(&mut self, section: &str, stray: &Lit, items: &[Item], at: usize) -> usize {
+        let line = |span: Span| self.line(span);
+        let text = shortened(&stray.text);
+        let mut covers = 1;
+        let before = at.checked_sub(1).and_then(|at| items.get(at));
+        let help = match (before, items.get(at + 1)) {
+            (Some(Item::Decl(d)), _)
+                if d.value == Value::Empty && line(d.key.span) != line(stray.span) =>
+            {
+                Some(format!(
+                    "the value must be on the line of `{}:`",
+                    d.key.text
+                ))
+            }
+            (before, Some(Item::Stray(next)))
+                if line(next.span) == line(stray.span)
+                    && !before.is_some_and(|b| same_line_decl(b, stray, &line)) =>
+            {
+                covers = 2;
+                Some(format!("missing `:` after `{text}`?"))
+            }
+            _ => None,
+        };
+        let finding = Diagnostic::error(
+            "E203",
+            "item-misplaced",
+            stray.span,
+            format!("`{text}` is not a setting"),
+        );
+        self.push(with_help(finding, help).about(section, text));
+        covers
+    }
+
+    /// All findings in source order, those about unserved features included.
+    pub(super) fn finish(mut self) -> Vec<Diagnostic> {
+        for u in self.unbuilt {
+            let more = match u.more {
+                0 => String::new(),
+                n => format!(" ({n} more)"),
+            };
+            let message = format!("`honk run` refuses this: {} not built yet{more}", u.what);
+            self.found.push(
+                Diagnostic::warning("", NOT_BUILT, u.span, message).about(u.section, u.subject),
+            );
+        }
+        self.found
+            .sort_by_key(|d| d.span.map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
+        self.found
+    }
+}
+
+fn same_line_decl(before: &Item, stray: &Lit, line: &dyn Fn(Span) -> u32) -> bool {
+    matches!(before, Item::Decl(d) if line(d.value_span) == line(stray.span))
+}
+
+/// Turns findings about unserved features into errors, for `honk run` and reloads.
+pub fn refuse_unbuilt(findings: &mut [Diagnostic]) {
+    for finding in findings.iter_mut().filter(|f| f.slug == NOT_BUILT) {
+        finding.severity = Severity::Error;
+    }
+}
+
+/// Whether a configuration with these findings must not run. N714 and N715 only cost a listener.
+pub fn is_fatal(findings: &[Diagnostic]) -> bool {
+    findings
+        .iter()
+        .any(|f| f.severity == Severity::Error && !f.number.starts_with('N'))
+}
+
+/// The best suggestions for a misspelt word as a help text: near spellings, else a legal word
+/// that contains it.
+pub(super) fn did_you_mean(word: &str, legal: &[&str]) -> Option<String> {
+    let near = honk_grammar::suggest(word, legal.iter().copied());
+    match near.as_slice() {
+        [] => legal
+            .iter()
+            .find(|candidate| word.len() >= 4 && candidate.contains(word))
+            .map(|candidate| format!("did you mean `{candidate}`?")),
+        [one] => Some(format!("did you mean `{one}`?")),
+        [one, two, ..] => Some(format!("did you mean `{one}` or `{two}`?")),
+    }
+}
+
+pub(super) fn with_help(finding: Diagnostic, help: Option<String>) -> Diagnostic {
+    match help {
+        Some(text) => finding.help(text),
+        None => finding,
+    }
+}
+
+/// Argument keys of all functions: before the colon of an argument written without blanks,
+/// only these separate a key.
+const ARGUMENT_KEYS: &[&str] = &[
+    "suffix",
+    "domain",
+    "full",
+    "keyword",
+    "contains",
+    "regex",
+    "geosite",
+    "geoip",
+    "ext",
+    "tag",
+    "tag_regex",
+    "link_keyword",
+    "link_regex",
+    "name",
+    "name_keyword",
+    "name_regex",
+    "subtag",
+    "subtag_regex",
+    "mark",
+];
+
+/// Key and value of an argument, as its function sees them.
+pub(super) fn argument(arg: &Arg) -> (Option<&Lit>, &str) {
+    match &arg.key {
+        Some(key) if arg.spaced || ARGUMENT_KEYS.contains(&key.text.as_str()) => {
+            (Some(key), &arg.value.text)
+        }
+        Some(_) => (None, &arg.raw),
+        None => (None, &arg.value.text),
+    }
+}
+
+/// A call for messages: its name with parentheses.
+pub(super) fn call_name(call: &Call) -> String {
+    format!("{}()", shortened(&call.name.text))
+}

@@ -1,0 +1,148 @@
+//! Membership: which nodes and groups the `filter` lines of a group admit.
+//!
+//! Order is that of declaration: nodes as configured, then `direct` and `block` if spelled
+//! out, then nested groups as listed (G-058). Explicit filters that match nothing stay
+//! empty; they never turn into "all nodes" (G-050).
+
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::builtin;
+use crate::{
+    config::{Field, FilterLine, GroupDef, Predicate, TextTest},
+    id::{GroupId, MemberId},
+    node::Node,
+};
+
+/// One direct member of a group.
+#[derive(Clone, Debug)]
+pub enum Member {
+    /// A node.
+    Node(Arc<Node>),
+    /// A nested group.
+    Group {
+        /// Its identity.
+        id: GroupId,
+        /// Its name.
+        name: Arc<str>,
+        /// Its place in the table.
+        index: usize,
+    },
+}
+
+impl Member {
+    /// Identity.
+    pub fn id(&self) -> MemberId {
+        match self {
+            Self::Node(node) => MemberId::Node(node.id),
+            Self::Group { id, .. } => MemberId::Group(*id),
+        }
+    }
+
+    /// Display name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Node(node) => &node.name,
+            Self::Group { name, .. } => name,
+        }
+    }
+}
+
+/// The nodes that are direct members.
+pub(super) fn nodes(def: &GroupDef, all: &[Arc<Node>]) -> Vec<Arc<Node>> {
+    if def.implicit {
+        // Made for one node: a namesake further down is not meant (G-063).
+        return all
+            .iter()
+            .filter(|n| n.name == def.name)
+            .take(1)
+            .cloned()
+            .collect();
+    }
+    let Some(filters) = &def.filters else {
+        return all.to_vec();
+    };
+    let lines: Vec<Vec<Term<'_>>> = filters.iter().filter_map(terms).collect();
+    let admitted = |node: &&Arc<Node>| lines.iter().any(|l| l.iter().all(|t| t.holds(node)));
+    let spelled = |node: &&Arc<Node>| lines.iter().any(|l| spells(l, node));
+    let builtins = [builtin::direct(), builtin::block()];
+    let configured = all.iter().filter(admitted);
+    configured
+        .chain(builtins.into_iter().filter(spelled))
+        .cloned()
+        .collect()
+}
+
+/// Tags of nested groups, each once.
+pub(super) fn tags(def: &GroupDef) -> Vec<&str> {
+    let mut tags: Vec<&str> = Vec::new();
+    for line in def.filters.iter().flatten() {
+        if let FilterLine::Groups(names) = line {
+            for name in names {
+                if !tags.contains(&name.as_str()) {
+                    tags.push(name);
+                }
+            }
+        }
+    }
+    tags
+}
+
+/// A predicate with its patterns compiled.
+struct Term<'a> {
+    predicate: &'a Predicate,
+    patterns: Vec<Regex>,
+}
+
+fn terms(line: &FilterLine) -> Option<Vec<Term<'_>>> {
+    let FilterLine::Nodes(predicates) = line else {
+        return None;
+    };
+    Some(predicates.iter().map(Term::new).collect())
+}
+
+impl<'a> Term<'a> {
+    fn new(predicate: &'a Predicate) -> Self {
+        let patterns = predicate.tests.iter().filter_map(|test| match test {
+            TextTest::Regex(pattern) => Regex::new(pattern).ok(),
+            TextTest::Exact(_) | TextTest::Keyword(_) => None,
+        });
+        Self {
+            predicate,
+            patterns: patterns.collect(),
+        }
+    }
+
+    fn holds(&self, node: &Node) -> bool {
+        self.positive(node) != self.predicate.not
+    }
+
+    fn positive(&self, node: &Node) -> bool {
+        let text = match self.predicate.field {
+            Field::Name => &node.name,
+            // No node comes from a subscription yet (G-042).
+            Field::Subtag => return false,
+        };
+        let plain = |test: &TextTest| match test {
+            TextTest::Exact(s) => text == s,
+            TextTest::Keyword(s) => text.contains(s.as_str()),
+            TextTest::Regex(_) => false,
+        };
+        self.predicate.tests.iter().any(plain) || self.patterns.iter().any(|p| p.is_match(text))
+    }
+
+    /// Whether the built-in is written out here.
+    fn names(&self, builtin: &Node) -> bool {
+        let exact = |test: &TextTest| matches!(test, TextTest::Exact(s) if *s == builtin.name);
+        self.predicate.field == Field::Name && self.predicate.tests.iter().any(exact)
+    }
+}
+
+/// Whether a line admits a built-in: spelled exactly, with nothing on the line against it.
+/// Patterns never hold for a built-in (G-056, G-057).
+fn spells(line: &[Term<'_>], builtin: &Node) -> bool {
+    let named = |t: &Term<'_>| t.names(builtin);
+    line.iter().any(|t| !t.predicate.not && named(t))
+        && line.iter().all(|t| named(t) != t.predicate.not)
+}

@@ -1,0 +1,234 @@
+//! Builders for nodes, groups and tables, shared by the tests of this room.
+
+mod choosing;
+mod membership;
+mod nesting;
+mod selecting;
+mod slots;
+mod views;
+
+use std::{collections::HashSet, net::Ipv4Addr, sync::Arc};
+
+use honk_grammar::diag::Diagnostic;
+
+use super::{GroupTable, Health, Refuse, Selected, table::Group};
+use crate::{
+    config::{Field, FilterLine, GroupDef, Policy, Predicate, TextTest},
+    id::{MemberId, Network, NodeId, Ordinal, Uuid},
+    node::{Host, Node, Protocol, Server},
+};
+
+/// A node that carries TCP and UDP. Its identity is `number`, its name may repeat.
+fn socks(number: u128, name: &str) -> Node {
+    node(number, name, Protocol::Socks5)
+}
+
+/// A node that carries TCP only.
+fn http(number: u128, name: &str) -> Node {
+    node(number, name, Protocol::Http)
+}
+
+fn node(number: u128, name: &str, protocol: fn(Server) -> Protocol) -> Node {
+    Node {
+        id: NodeId(Uuid::from_u128(number)),
+        name: name.to_owned(),
+        protocol: protocol(Server {
+            host: Host::Ip(Ipv4Addr::LOCALHOST.into()),
+            port: 1080,
+            auth: None,
+        }),
+    }
+}
+
+/// A group without `filter`: all nodes.
+fn all(name: &str) -> GroupDef {
+    GroupDef {
+        name: name.to_owned(),
+        ordinal: Ordinal(0),
+        policy: Policy::Selector,
+        filters: None,
+        default: None,
+        final_: None,
+        interrupt_connections: false,
+        icon: None,
+        implicit: false,
+    }
+}
+
+fn group(name: &str, filters: impl Into<Vec<FilterLine>>) -> GroupDef {
+    GroupDef {
+        filters: Some(filters.into()),
+        ..all(name)
+    }
+}
+
+/// A group of named nodes.
+fn of(name: &str, nodes: &[&str]) -> GroupDef {
+    group(name, [names(nodes)])
+}
+
+/// A group of groups.
+fn nest(name: &str, groups: &[&str]) -> GroupDef {
+    group(name, [groups_line(groups)])
+}
+
+trait Keys {
+    fn default(self, name: &str) -> Self;
+    fn last(self, name: &str) -> Self;
+}
+
+impl Keys for GroupDef {
+    fn default(mut self, name: &str) -> Self {
+        self.default = Some(name.to_owned());
+        self
+    }
+
+    /// `final:`.
+    fn last(mut self, name: &str) -> Self {
+        self.final_ = Some(name.to_owned());
+        self
+    }
+}
+
+fn groups_line(groups: &[&str]) -> FilterLine {
+    FilterLine::Groups(groups.iter().map(|&g| g.to_owned()).collect())
+}
+
+fn names(nodes: &[&str]) -> FilterLine {
+    FilterLine::Nodes(vec![name(nodes.iter().map(|n| exact(n)))])
+}
+
+fn name(tests: impl IntoIterator<Item = TextTest>) -> Predicate {
+    Predicate {
+        not: false,
+        field: Field::Name,
+        tests: tests.into_iter().collect(),
+    }
+}
+
+fn subtag(tests: impl IntoIterator<Item = TextTest>) -> Predicate {
+    Predicate {
+        field: Field::Subtag,
+        ..name(tests)
+    }
+}
+
+fn not(predicate: Predicate) -> Predicate {
+    Predicate {
+        not: !predicate.not,
+        ..predicate
+    }
+}
+
+fn exact(text: &str) -> TextTest {
+    TextTest::Exact(text.to_owned())
+}
+
+fn keyword(text: &str) -> TextTest {
+    TextTest::Keyword(text.to_owned())
+}
+
+fn regex(text: &str) -> TextTest {
+    TextTest::Regex(text.to_owned())
+}
+
+/// Builds tables with ids that count up, over any number of generations.
+#[derive(Default)]
+struct Builder {
+    ids: u128,
+}
+
+impl Builder {
+    fn build(
+        &mut self,
+        nodes: &[Node],
+        groups: &[GroupDef],
+        previous: Option<&GroupTable>,
+    ) -> (GroupTable, Vec<Diagnostic>) {
+        let groups: Vec<GroupDef> = groups
+            .iter()
+            .zip(2..)
+            .map(|(g, ordinal)| GroupDef {
+                ordinal: Ordinal(ordinal),
+                ..g.clone()
+            })
+            .collect();
+        GroupTable::of(nodes, &groups, previous, &mut || {
+            self.ids += 1;
+            Uuid::from_u128(0xffff_0000 + self.ids)
+        })
+    }
+}
+
+fn table(nodes: &[Node], groups: &[GroupDef]) -> GroupTable {
+    Builder::default().build(nodes, groups, None).0
+}
+
+fn findings(nodes: &[Node], groups: &[GroupDef]) -> Vec<(&'static str, &'static str)> {
+    let (_, found) = Builder::default().build(nodes, groups, None);
+    found.iter().map(|d| (d.number, d.slug)).collect()
+}
+
+fn at<'t>(table: &'t GroupTable, name: &str) -> &'t Group {
+    table.group_named(name).expect("a group of that name")
+}
+
+fn selected<'t>(
+    table: &'t GroupTable,
+    name: &str,
+    network: Network,
+) -> Result<&'t Selected, Refuse> {
+    table.select(at(table, name).slot, network)
+}
+
+/// Identity of the selected leaf; built-ins are 0.
+fn leaf(table: &GroupTable, name: &str, network: Network) -> Result<u128, Refuse> {
+    selected(table, name, network).map(|s| number(s.leaf.id))
+}
+
+fn tcp(table: &GroupTable, name: &str) -> Result<u128, Refuse> {
+    leaf(table, name, Network::Tcp)
+}
+
+fn udp(table: &GroupTable, name: &str) -> Result<u128, Refuse> {
+    leaf(table, name, Network::Udp)
+}
+
+fn number(id: NodeId) -> u128 {
+    let n = id.0.as_u128();
+    if n > u128::from(u64::MAX) { 0 } else { n }
+}
+
+fn members(table: &GroupTable, group: &str) -> Vec<String> {
+    let members = at(table, group).members.iter();
+    members.map(|m| m.name().to_owned()).collect()
+}
+
+fn member(number: u128) -> MemberId {
+    MemberId::Node(NodeId(Uuid::from_u128(number)))
+}
+
+/// These nodes are dead on these networks.
+#[derive(Debug, Default)]
+struct Dead {
+    tcp: HashSet<u128>,
+    udp: HashSet<u128>,
+}
+
+impl Health for Dead {
+    fn alive(&self, node: &Node, network: Network) -> bool {
+        let dead = match network {
+            Network::Tcp => &self.tcp,
+            Network::Udp => &self.udp,
+        };
+        !dead.contains(&node.id.0.as_u128())
+    }
+}
+
+fn dead(table: &GroupTable, numbers: impl IntoIterator<Item = u128>) -> GroupTable {
+    let tcp: HashSet<u128> = numbers.into_iter().collect();
+    table.with_health(Arc::new(Dead {
+        udp: tcp.clone(),
+        tcp,
+    }))
+}

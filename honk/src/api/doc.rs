@@ -1,0 +1,362 @@
+//! Documents of the API: the daemon writes them, the command line reads them.
+//!
+//! Plain data with the field names of the interface. Building them is the business of the
+//! route modules; nothing here knows groups, maps or flows. Fields whose source does not exist
+//! yet (delays, traffic rates of a node) are left out rather than invented.
+
+use serde::{Deserialize, Serialize};
+
+use crate::app::kernel::{Interface, MapUse};
+
+/// A time as text.
+pub(crate) type Ts = String;
+/// A UUID as text.
+pub(crate) type Id = String;
+
+/// One diagnostic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Diag {
+    pub(crate) code: String,
+    pub(crate) severity: String,
+    pub(crate) message: String,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) end_line: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) end_column: Option<u32>,
+    pub(crate) section: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) help: Option<String>,
+    pub(crate) related: Vec<Related>,
+}
+
+/// Another place of a diagnostic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Related {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) message: String,
+}
+
+/// `GET /api/v1`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Discovery {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) git: String,
+    pub(crate) api: String,
+    pub(crate) pid: u32,
+    pub(crate) generation: u64,
+    pub(crate) config_revision: String,
+    pub(crate) features: Vec<String>,
+    pub(crate) links: Vec<String>,
+    pub(crate) started_at: Ts,
+    pub(crate) now: Ts,
+}
+
+/// `GET /api/v1/status`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) state: String,
+    pub(crate) reasons: Vec<Reason>,
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    pub(crate) uptime_s: u64,
+    pub(crate) mode: String,
+    pub(crate) generation: u64,
+    pub(crate) config_revision: String,
+    pub(crate) last_reload: ReloadState,
+    pub(crate) datapath: DatapathStatus,
+    pub(crate) counts: Counts,
+    pub(crate) rates: Rates,
+    pub(crate) totals: Totals,
+    pub(crate) memory: Memory,
+    pub(crate) warnings: Vec<Diag>,
+}
+
+/// Why a state is what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+/// Hooks in short.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DatapathStatus {
+    pub(crate) backend: String,
+    /// `closed`, `open` or `draining`.
+    pub(crate) gate: String,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) on_crash: String,
+}
+
+/// Numbers of things.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) groups: usize,
+    pub(crate) nodes: usize,
+    pub(crate) connections_tcp: usize,
+    pub(crate) connections_udp: usize,
+    pub(crate) rules: usize,
+}
+
+/// Bytes per second of userspace flows.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Rates {
+    pub(crate) up_bps: u64,
+    pub(crate) down_bps: u64,
+}
+
+/// Bytes of userspace flows since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) up_bytes: u64,
+    pub(crate) down_bytes: u64,
+}
+
+/// Memory of the process.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) rss_bytes: u64,
+}
+
+/// `GET` and `POST /api/v1/reload`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReloadState {
+    /// `idle`, `running`, `done` or `rejected`.
+    pub(crate) state: String,
+    pub(crate) phase: Option<String>,
+    pub(crate) generation: u64,
+    pub(crate) config_revision: String,
+    /// Rises with every reload that was begun; lets a client recognise its own.
+    pub(crate) sequence: u64,
+    pub(crate) started_at: Option<Ts>,
+    pub(crate) duration_ms: Option<u64>,
+    pub(crate) changed: Vec<String>,
+    pub(crate) diagnostics: Vec<Diag>,
+    /// One line: what became of it.
+    pub(crate) message: String,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) total: usize,
+}
+
+/// A value for each network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PerNet<T> {
+    pub(crate) tcp: T,
+    pub(crate) udp: T,
+}
+
+/// One group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    pub(crate) policy: String,
+    /// Configuration ordinal.
+    pub(crate) ordinal: u8,
+    /// Kernel ordinal: stays with the name over reloads.
+    pub(crate) slot: u8,
+    /// Made for a node that a rule names.
+    pub(crate) implicit: bool,
+    pub(crate) default: Option<String>,
+    #[serde(rename = "final")]
+    pub(crate) final_: Option<Final>,
+    pub(crate) interrupt_connections: bool,
+    pub(crate) members: Vec<Member>,
+    pub(crate) leaf_count: usize,
+    pub(crate) selection: PerNet<Sel>,
+    pub(crate) selection_revision: u64,
+    pub(crate) traffic: Traffic,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// `final:` of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Final {
+    pub(crate) name: String,
+    pub(crate) problem: Option<String>,
+}
+
+/// One direct member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) id: Id,
+    /// `node` or `group`.
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) index: usize,
+    pub(crate) duplicate_name: bool,
+    pub(crate) eligible: PerNet<Elig>,
+}
+
+/// Whether a member can carry a network now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Elig {
+    pub(crate) ok: bool,
+    pub(crate) reason: Option<String>,
+}
+
+/// What new flows of a group take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sel {
+    pub(crate) member_id: Option<Id>,
+    pub(crate) member_name: Option<String>,
+    pub(crate) leaf_id: Option<Id>,
+    pub(crate) leaf_name: Option<String>,
+    /// Ids from the member to the leaf.
+    pub(crate) path: Vec<Id>,
+    pub(crate) source: String,
+    pub(crate) final_used: Option<String>,
+    pub(crate) refuse: Option<String>,
+}
+
+/// Traffic of a group's own outbound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Traffic {
+    pub(crate) up_bytes: u64,
+    pub(crate) down_bytes: u64,
+    pub(crate) active: u64,
+}
+
+/// Answer to a selection change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SelectionResult {
+    pub(crate) selection: PerNet<Sel>,
+    pub(crate) selection_revision: u64,
+    pub(crate) changed: PerNet<bool>,
+    pub(crate) interrupted: Interrupted,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Flows closed by a selection change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Interrupted {
+    pub(crate) closed: usize,
+    pub(crate) pending: usize,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    pub(crate) protocol: String,
+    /// `tcp` or `tcp+udp`.
+    pub(crate) network: String,
+    /// Groups that have it as a direct member.
+    pub(crate) groups: Vec<Id>,
+    pub(crate) builtin: bool,
+    /// `unknown` until health checks exist.
+    pub(crate) state: String,
+    pub(crate) duplicate_name: bool,
+    /// Live flows through it.
+    pub(crate) active: usize,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Conn {
+    pub(crate) id: Id,
+    pub(crate) network: String,
+    /// `opening`, `open` or `closed`.
+    pub(crate) state: String,
+    pub(crate) src: Endpoint,
+    pub(crate) dst: Endpoint,
+    pub(crate) rule: Rule,
+    pub(crate) must: bool,
+    pub(crate) outbound: String,
+    /// Groups from the outermost to the innermost, then the node.
+    pub(crate) chain: Vec<String>,
+    pub(crate) node_id: Id,
+    pub(crate) up_bytes: u64,
+    pub(crate) down_bytes: u64,
+    pub(crate) started_at: Ts,
+    pub(crate) generation: u64,
+    pub(crate) carrier: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) closed_at: Option<Ts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// Address and port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    pub(crate) ip: String,
+    pub(crate) port: u16,
+}
+
+/// The line that decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) index: u16,
+    /// Empty when the generation that decided is gone.
+    pub(crate) text: String,
+    pub(crate) file: String,
+    pub(crate) line: u32,
+}
+
+/// `DELETE /api/v1/connections`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CloseResult {
+    pub(crate) matched: usize,
+    pub(crate) closed: usize,
+    pub(crate) pending: usize,
+}
+
+/// `GET /api/v1/config`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConfigInfo {
+    pub(crate) config_revision: String,
+    pub(crate) generation: u64,
+    pub(crate) accepted_at: Ts,
+    pub(crate) entry: String,
+}
+
+/// `POST /api/v1/config/validate`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Validation {
+    pub(crate) ok: bool,
+    pub(crate) diagnostics: Vec<Diag>,
+}
+
+/// `GET /api/v1/datapath`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Datapath {
+    pub(crate) gate: String,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) features: Vec<Feature>,
+    pub(crate) maps: Vec<MapUse>,
+    /// Counters of the kernel programs by name.
+    pub(crate) counters: std::collections::BTreeMap<String, u64>,
+    pub(crate) outbounds: Vec<KernelTraffic>,
+}
+
+/// A probed kernel feature.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Feature {
+    pub(crate) name: String,
+    pub(crate) used: bool,
+}
+
+/// Traffic of one kernel ordinal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KernelTraffic {
+    pub(crate) slot: u8,
+    pub(crate) outbound: String,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+}

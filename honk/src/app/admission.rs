@@ -1,0 +1,271 @@
+//! New flows: what the kernel decided, or the rules again, then the group's selection.
+//!
+//! Runs on accept paths: one map lookup, array accesses, one small allocation for the record.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+};
+
+use arc_swap::ArcSwap;
+use honk_common::{
+    flow::{FLAG_MUST, FlowVal, FlowWord},
+    key::{FlowKey, to_bytes},
+    outbound,
+};
+use honk_policy::{
+    group::{Refuse, builtin},
+    id::{Network, Ordinal},
+    node::Protocol,
+    routing::rule::{FlowFacts, Verdict},
+};
+
+use super::{
+    kernel::Kernel,
+    registry::{Registry, key_of},
+    snapshot::Snapshot,
+};
+use crate::{
+    api::time,
+    flow::{
+        Admission, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, NewFlow, Refusal, Route,
+    },
+};
+
+const DNS: u16 = 53;
+
+/// Label values of `reason` of refused flows, in the order of [`refusal_index`].
+pub(crate) const REFUSALS: [&str; 8] = [
+    "blocked",
+    "no_member",
+    "udp_incapable",
+    "final_missing",
+    "final_cycle",
+    "depth",
+    "capacity",
+    "stopping",
+];
+
+fn refusal_index(refusal: Refusal) -> usize {
+    match refusal {
+        Refusal::Blocked => 0,
+        Refusal::NoMember => 1,
+        Refusal::UdpIncapable => 2,
+        Refusal::FinalMissing => 3,
+        Refusal::FinalCycle => 4,
+        Refusal::Depth => 5,
+        Refusal::Capacity => 6,
+        Refusal::Stopping => 7,
+    }
+}
+
+/// Label values of `kind` of decisions taken in userspace.
+pub(crate) const KINDS: [&str; 4] = ["direct", "block", "group", "must"];
+
+/// Counters of the accept path.
+#[derive(Debug, Default)]
+pub(crate) struct AdmissionCounters {
+    /// Verdicts of the rules evaluated here, by [`KINDS`].
+    pub(crate) decisions: [AtomicU64; KINDS.len()],
+    /// By [`REFUSALS`].
+    pub(crate) refused: [AtomicU64; REFUSALS.len()],
+    /// Flows that came without a kernel entry.
+    pub(crate) handoff_miss: AtomicU64,
+}
+
+/// The accept path's view of the daemon.
+#[derive(Debug)]
+pub(crate) struct Gatekeeper {
+    kernel: Arc<dyn Kernel>,
+    registry: Arc<Registry>,
+    current: Arc<ArcSwap<Snapshot>>,
+    stopping: AtomicBool,
+    pub(crate) counters: AdmissionCounters,
+}
+
+/// A verdict with what the kernel knew.
+struct Decision {
+    verdict: Verdict,
+    /// The kernel's entry, if it has one.
+    seen: Option<FlowVal>,
+}
+
+impl Gatekeeper {
+    pub(crate) fn new(
+        kernel: Arc<dyn Kernel>,
+        registry: Arc<Registry>,
+        current: Arc<ArcSwap<Snapshot>>,
+    ) -> Self {
+        Self {
+            kernel,
+            registry,
+            current,
+            stopping: AtomicBool::new(false),
+            counters: AdmissionCounters::default(),
+        }
+    }
+
+    /// From now on every new flow is refused.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    fn decide(&self, snapshot: &Snapshot, flow: &NewFlow, key: &FlowKey) -> Decision {
+        let dns = flow.target.0.port() == DNS;
+        // UDP to port 53 leaves no entry: the kernel hands all of it over.
+        let seen = if dns && flow.network == Network::Udp {
+            None
+        } else {
+            self.kernel.lookup(key)
+        };
+        if let Some(seen) = &seen {
+            let word = FlowWord::unpack(seen.word);
+            if !dns && word.ordinal != outbound::CONTROL {
+                let verdict = Verdict {
+                    ordinal: Ordinal(word.ordinal),
+                    must: word.flags & FLAG_MUST != 0,
+                    mark: word.mark,
+                    rule: seen.rule,
+                };
+                return Decision {
+                    verdict,
+                    seen: Some(*seen),
+                };
+            }
+        } else if !dns {
+            self.counters.handoff_miss.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut verdict = snapshot.oracle.eval(&facts(flow, seen.as_ref()));
+        if dns && self.kernel.is_local(flow.target.0.ip()) {
+            // The client asks the gateway itself: its own resolver answers.
+            verdict.ordinal = Ordinal(outbound::DIRECT);
+        }
+        self.count(&verdict);
+        Decision { verdict, seen }
+    }
+
+    fn count(&self, verdict: &Verdict) {
+        let kind = match (verdict.must, verdict.ordinal.0) {
+            (true, _) => 3,
+            (false, outbound::DIRECT) => 0,
+            (false, outbound::BLOCK) => 1,
+            (false, _) => 2,
+        };
+        self.counters.decisions[kind].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn route(&self, flow: &NewFlow, key: &FlowKey) -> Result<Route, Refusal> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Refusal::Stopping);
+        }
+        let snapshot = self.current.load();
+        let Decision { verdict, seen } = self.decide(&snapshot, flow, key);
+        let (selected, outbound) = snapshot
+            .select(verdict.ordinal, flow.network)
+            .map_err(refusal)?;
+        if selected.leaf.protocol == Protocol::Block {
+            return Err(Refusal::Blocked);
+        }
+        let id = self.registry.reserve().ok_or(Refusal::Capacity)?;
+        let entry = Arc::new(FlowEntry {
+            id,
+            flow: *flow,
+            outbound: Arc::clone(&outbound),
+            path: Arc::clone(&selected.path),
+            leaf: selected.leaf.id,
+            leaf_name: selected.leaf.name.as_str().into(),
+            rule: verdict.rule,
+            must: verdict.must,
+            generation: snapshot.generation,
+            started_ms: time::now_ms(),
+            counters: FlowCounters::default(),
+            carrier: AtomicU8::new(0),
+            cancel: Cancel::default(),
+        });
+        self.registry.insert(&entry);
+        // From here on the guard gives everything back.
+        let sink: Arc<dyn FlowSink> = self.registry.clone();
+        let guard = FlowGuard::new(Arc::clone(&entry), sink);
+        if let Some(seen) = &seen {
+            self.kernel.claim(key, seen);
+        }
+        log(&snapshot, &entry);
+        Ok(Route {
+            leaf: Arc::clone(&selected.leaf),
+            outbound,
+            path: Arc::clone(&selected.path),
+            mark: verdict.mark,
+            rule: verdict.rule,
+            must: verdict.must,
+            guard,
+        })
+    }
+}
+
+impl Admission for Gatekeeper {
+    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+        let key = key_of(flow);
+        self.route(flow, &key).inspect_err(|refusal| {
+            self.counters.refused[refusal_index(*refusal)].fetch_add(1, Ordering::Relaxed);
+            // The entry of a refused flow would keep its packets coming here.
+            self.kernel.release(&key);
+            tracing::debug!(
+                target: "honk::route",
+                client = %flow.client.0, target = %flow.target.0, ?refusal, "flow refused",
+            );
+        })
+    }
+}
+
+fn log(snapshot: &Snapshot, entry: &FlowEntry) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "honk::route",
+                flow = entry.id,
+                network = entry.flow.network.name(),
+                client = %entry.flow.client.0,
+                target = %entry.flow.target.0,
+                outbound = &*entry.outbound,
+                leaf = &*entry.leaf_name,
+                rule = entry.rule,
+                "flow",
+            )
+        };
+    }
+    if snapshot.config.global.log_flows {
+        line!(info);
+    } else {
+        line!(debug);
+    }
+}
+
+fn facts(flow: &NewFlow, seen: Option<&FlowVal>) -> FlowFacts {
+    FlowFacts {
+        src: to_bytes(flow.client.0.ip()),
+        dst: to_bytes(flow.target.0.ip()),
+        sport: flow.client.0.port(),
+        dport: flow.target.0.port(),
+        tcp: flow.network == Network::Tcp,
+        mac: seen.map_or([0; 6], |s| s.mac),
+        dscp: seen.map_or(0, |s| FlowWord::unpack(s.word).dscp),
+        pname: seen.map_or([0; 16], |s| s.pname),
+        domain: None,
+    }
+}
+
+fn refusal(refuse: Refuse) -> Refusal {
+    match refuse {
+        // Without health checks no leaf is known to be dead.
+        Refuse::NoMember | Refuse::AllDead => Refusal::NoMember,
+        Refuse::UdpIncapable => Refusal::UdpIncapable,
+        Refuse::FinalMissing => Refusal::FinalMissing,
+        Refuse::FinalCycle => Refusal::FinalCycle,
+        Refuse::Depth => Refusal::Depth,
+    }
+}
+
+/// Whether a leaf is one of the built-ins, whose flows need no server.
+pub(crate) fn is_builtin(id: honk_policy::id::NodeId) -> bool {
+    id == builtin::DIRECT || id == builtin::BLOCK
+}

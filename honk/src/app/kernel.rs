@@ -1,0 +1,71 @@
+//! What `app` asks of the kernel side, as a trait: tests run against a fake, the daemon
+//! against the datapath.
+
+use std::net::IpAddr;
+
+use honk_common::{counter::OutStats, flow::FlowVal, key::FlowKey, tables::RouteTables};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::exit::Exit;
+
+/// Why the kernel side refused, with the exit code a start that fails here ends with.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct KernelError {
+    pub(crate) exit: Exit,
+    /// One line with cause and remedy.
+    pub(crate) message: String,
+}
+
+/// One LAN interface as the datapath sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) role: String,
+    pub(crate) attached: bool,
+    pub(crate) hooks: Vec<String>,
+    pub(crate) problem: Option<String>,
+}
+
+/// Occupancy of one BPF map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MapUse {
+    pub(crate) name: String,
+    pub(crate) entries: u64,
+    pub(crate) capacity: u64,
+}
+
+/// Counters of the kernel programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelCounters {
+    /// By counter name, in ABI order.
+    pub(crate) stats: Vec<(&'static str, u64)>,
+    /// By kernel slot; only slots that saw traffic.
+    pub(crate) outbounds: Vec<(u8, OutStats)>,
+    pub(crate) maps: Vec<MapUse>,
+    /// Probed features and whether they are in use.
+    pub(crate) features: Vec<(String, bool)>,
+}
+
+/// The kernel side of a running daemon.
+pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
+    /// Publishes rules; returns the kernel's generation.
+    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError>;
+    /// Writes group slots, better ones first.
+    fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError>;
+    fn set_flags(&self, bits: u32) -> Result<(), KernelError>;
+    fn set_gate(&self, gate: u32) -> Result<(), KernelError>;
+    /// The decision of the kernel for a flow, if it has one.
+    fn lookup(&self, key: &FlowKey) -> Option<FlowVal>;
+    /// Takes ownership of a flow's entry.
+    fn claim(&self, key: &FlowKey, seen: &FlowVal);
+    /// Gives it up and removes it.
+    fn release(&self, key: &FlowKey);
+    /// Whether the gateway itself has the address.
+    fn is_local(&self, ip: IpAddr) -> bool;
+    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError>;
+    fn interfaces(&self) -> Vec<Interface>;
+    fn counters(&self) -> KernelCounters;
+    /// Removes everything from the kernel; the network is as it was found.
+    fn stop(&self) -> Result<(), KernelError>;
+}

@@ -1,0 +1,232 @@
+//! Configuration files from the file system: type, size, mode and owner checks.
+//!
+//! The grammar crate decides what is included and in which order; this room only hands over
+//! bytes it has checked on the open file, so that a swap between check and read gains nothing.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use honk_grammar::{LoadError, Loaded, Loader, limits::FILE_BYTES};
+
+use crate::state::dirs::Env;
+
+/// Group may read; group may not write or execute, others may do nothing.
+const FORBIDDEN_MODE: u32 = 0o037;
+
+/// What happens to files whose mode is too open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModeRule {
+    /// They are refused.
+    Deny,
+    /// They are used with a warning: read-only stores cannot change modes.
+    Warn,
+}
+
+/// The file system as a [`Loader`].
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    rule: ModeRule,
+    /// Files below are exempt: the service manager guards them.
+    credentials: Option<PathBuf>,
+    user: u32,
+}
+
+impl Files {
+    pub(crate) fn new(rule: ModeRule, env: Env<'_>) -> Self {
+        Self {
+            rule,
+            credentials: env("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+            user: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    fn exempt(&self, path: &Path) -> bool {
+        self.credentials
+            .as_deref()
+            .and_then(|dir| dir.canonicalize().ok())
+            .is_some_and(|dir| path.starts_with(dir))
+    }
+}
+
+impl Loader for Files {
+    fn canonical(&mut self, path: &str) -> Result<String, LoadError> {
+        let path = Path::new(path).canonicalize().map_err(|e| refused(&e))?;
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| LoadError::Io("the path is not UTF-8".to_owned()))
+    }
+
+    fn is_dir(&mut self, path: &str) -> bool {
+        Path::new(path).is_dir()
+    }
+
+    fn list(&mut self, dir: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(dir) else {
+            return Vec::new();
+        };
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect()
+    }
+
+    fn read(&mut self, path: &str) -> Result<Loaded, LoadError> {
+        // Non-blocking, or a pipe in place of a file would hang the start.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(|e| refused(&e))?;
+        let meta = file.metadata().map_err(|e| refused(&e))?;
+        if !meta.is_file() {
+            return Err(LoadError::NotRegular);
+        }
+        let mut warnings = Vec::new();
+        let mode = meta.mode() & 0o7777;
+        if mode & FORBIDDEN_MODE != 0 && !self.exempt(Path::new(path)) {
+            if self.rule == ModeRule::Deny {
+                return Err(LoadError::Permission(mode));
+            }
+            let text =
+                format!("permissions {mode:04o} for '{path}' are too open; use 0640 or 0600");
+            warnings.push(("perm-open", text));
+        }
+        if meta.uid() != 0 && meta.uid() != self.user {
+            let owner = meta.uid();
+            let text =
+                format!("'{path}' belongs to user {owner}, who can change it; chown it to root");
+            warnings.push(("perm-owner", text));
+        }
+        if meta.len() > FILE_BYTES as u64 {
+            return Err(LoadError::TooLarge(meta.len()));
+        }
+        let bytes = whole(&file).map_err(|e| refused(&e))?;
+        if bytes.len() > FILE_BYTES {
+            return Err(LoadError::TooLarge(bytes.len() as u64));
+        }
+        Ok(Loaded { bytes, warnings })
+    }
+}
+
+/// The content, at most one byte more than allowed: the file may grow while it is read.
+fn whole(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn refused(e: &io::Error) -> LoadError {
+    match e.kind() {
+        io::ErrorKind::NotFound => LoadError::NotFound,
+        io::ErrorKind::PermissionDenied => {
+            LoadError::Io("permission denied; run as root or as the owner".to_owned())
+        }
+        _ => LoadError::Io(e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use honk_grammar::Parsed;
+
+    use super::*;
+    use crate::state::file::tests::scratch;
+
+    fn files(rule: ModeRule) -> Files {
+        Files::new(rule, &|_| None)
+    }
+
+    fn put(dir: &Path, name: &str, text: &str, mode: u32) -> String {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn slugs(parsed: &Parsed) -> Vec<&'static str> {
+        parsed.diagnostics.iter().map(|d| d.slug).collect()
+    }
+
+    #[test]
+    fn too_open_modes_are_refused_or_warned_about() {
+        let dir = scratch("mode");
+        for (mode, open) in [(0o600, false), (0o640, false), (0o644, true), (0o660, true)] {
+            let path = put(&dir, "c.dae", "global { }", mode);
+            assert_eq!(files(ModeRule::Deny).read(&path).is_err(), open, "{mode:o}");
+            let warned = files(ModeRule::Warn).read(&path).unwrap().warnings;
+            assert_eq!(!warned.is_empty(), open, "{mode:o}");
+        }
+        let path = put(&dir, "c.dae", "global { }", 0o644);
+        let parsed = honk_grammar::parse(&path, &mut files(ModeRule::Deny));
+        assert_eq!(slugs(&parsed), ["perm-open"]);
+        assert!(parsed.diagnostics[0].message.contains("0644"));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn credential_files_are_exempt_from_the_mode_rule() {
+        let dir = scratch("cred");
+        let path = put(&dir, "config.dae", "global { }", 0o444);
+        let env = |key: &str| (key == "CREDENTIALS_DIRECTORY").then(|| dir.clone().into());
+        let mut files = Files::new(ModeRule::Deny, &env);
+        let path = files.canonical(&path).unwrap();
+        assert!(files.read(&path).unwrap().warnings.is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn includes_cannot_leave_the_directory_nor_come_back_to_themselves() {
+        let dir = scratch("include");
+        let outside = put(&dir, "x.dae", "global { }", 0o600);
+        let entry = put(
+            &dir,
+            "etc/main.dae",
+            "include { ../x.dae link.dae a.dae }",
+            0o600,
+        );
+        put(&dir, "etc/a.dae", "include { b.dae }", 0o600);
+        put(&dir, "etc/b.dae", "include { a.dae }", 0o600);
+        std::os::unix::fs::symlink(&outside, dir.join("etc/link.dae")).unwrap();
+        let parsed = honk_grammar::parse(&entry, &mut files(ModeRule::Deny));
+        assert_eq!(
+            slugs(&parsed),
+            ["include-outside", "include-outside", "include-cycle"]
+        );
+        let names: Vec<&str> = parsed
+            .sources
+            .files()
+            .iter()
+            .map(|f| f.name.as_str())
+            .collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn pipes_directories_and_missing_files_are_errors_and_never_hang() {
+        let dir = scratch("pipe");
+        let pipe = dir.join("p.dae");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        let mut files = files(ModeRule::Deny);
+        assert_eq!(
+            files.read(pipe.to_str().unwrap()).unwrap_err(),
+            LoadError::NotRegular
+        );
+        assert_eq!(
+            files.read(dir.to_str().unwrap()).unwrap_err(),
+            LoadError::NotRegular
+        );
+        let missing = dir.join("m.dae");
+        assert_eq!(
+            files.read(missing.to_str().unwrap()).unwrap_err(),
+            LoadError::NotFound
+        );
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,330 @@
+//! The list of live flows, the ring of ended ones, and the counters of both.
+//!
+//! A flow enters when it is admitted and leaves when its guard drops; nothing else removes it.
+//! Sharded, so that accept loops on different CPUs rarely meet; capped, so that a flood ends in
+//! refusals and a counter instead of in memory.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use honk_common::key::{FlowKey, PROTO_TCP, PROTO_UDP};
+use honk_policy::id::Network;
+use tokio::sync::Notify;
+
+use super::kernel::Kernel;
+use crate::{
+    api::time,
+    flow::{CloseReason, FlowEntry, FlowSink, NewFlow},
+};
+
+/// Power of two; more shards than CPUs of a large gateway.
+const SHARDS: usize = 32;
+/// Ended flows that stay readable.
+const CLOSED_RING: usize = 1_000;
+
+/// Label values of `reason`, in the order of [`reason_index`].
+pub(crate) const REASONS: [&str; 9] = [
+    "eof",
+    "reset",
+    "timeout",
+    "dial_failed",
+    "refused",
+    "selection_changed",
+    "api",
+    "reload",
+    "shutdown",
+];
+
+/// Position of a reason in [`REASONS`].
+pub(crate) fn reason_index(reason: CloseReason) -> usize {
+    match reason {
+        CloseReason::Eof => 0,
+        CloseReason::Reset => 1,
+        CloseReason::Timeout => 2,
+        CloseReason::DialFailed => 3,
+        CloseReason::Refused => 4,
+        CloseReason::SelectionChanged => 5,
+        CloseReason::Api => 6,
+        CloseReason::Reload => 7,
+        CloseReason::Shutdown => 8,
+    }
+}
+
+/// Counters of one outbound and network.
+#[derive(Debug, Default)]
+pub(crate) struct NetStats {
+    pub(crate) open: AtomicU64,
+    pub(crate) opened: AtomicU64,
+    pub(crate) closed: [AtomicU64; REASONS.len()],
+    /// Bytes of ended flows; live ones are added when read.
+    pub(crate) up: AtomicU64,
+    pub(crate) down: AtomicU64,
+}
+
+/// Counters of one outbound.
+#[derive(Debug, Default)]
+pub(crate) struct OutboundStats {
+    pub(crate) tcp: NetStats,
+    pub(crate) udp: NetStats,
+}
+
+impl OutboundStats {
+    pub(crate) fn of(&self, network: Network) -> &NetStats {
+        match network {
+            Network::Tcp => &self.tcp,
+            Network::Udp => &self.udp,
+        }
+    }
+}
+
+/// An ended flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Closed {
+    pub(crate) entry: Arc<FlowEntry>,
+    pub(crate) at_ms: u64,
+    pub(crate) reason: CloseReason,
+}
+
+/// What closing flows achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closing {
+    pub(crate) matched: usize,
+    pub(crate) closed: usize,
+    pub(crate) pending: usize,
+}
+
+type Shard = Mutex<HashMap<u64, Arc<FlowEntry>>>;
+
+/// Live and lately ended flows.
+pub(crate) struct Registry {
+    shards: [Shard; SHARDS],
+    open: AtomicUsize,
+    capacity: usize,
+    next: AtomicU64,
+    refused: AtomicU64,
+    closed: Mutex<VecDeque<Closed>>,
+    /// Signalled whenever a flow ends.
+    ended: Notify,
+    stats: RwLock<HashMap<Arc<str>, Arc<OutboundStats>>>,
+    kernel: Arc<dyn Kernel>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("open", &self.open)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every update leaves the map whole, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kernel's key of a flow.
+pub(crate) fn key_of(flow: &NewFlow) -> FlowKey {
+    let proto = match flow.network {
+        Network::Tcp => PROTO_TCP,
+        Network::Udp => PROTO_UDP,
+    };
+    FlowKey::new(flow.client.0, flow.target.0, proto)
+}
+
+impl Registry {
+    pub(crate) fn new(kernel: Arc<dyn Kernel>, capacity: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            open: AtomicUsize::new(0),
+            capacity,
+            next: AtomicU64::new(1),
+            refused: AtomicU64::new(0),
+            closed: Mutex::default(),
+            ended: Notify::new(),
+            stats: RwLock::default(),
+            kernel,
+        }
+    }
+
+    /// Reserves a place and a number. `None` when full.
+    pub(crate) fn reserve(&self) -> Option<u64> {
+        let taken = self.open.fetch_add(1, Ordering::Relaxed);
+        if taken >= self.capacity {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Lists a flow whose place was reserved.
+    pub(crate) fn insert(&self, entry: &Arc<FlowEntry>) {
+        let stats = self.stats_of(&entry.outbound);
+        let stats = stats.of(entry.flow.network);
+        stats.open.fetch_add(1, Ordering::Relaxed);
+        stats.opened.fetch_add(1, Ordering::Relaxed);
+        lock(self.shard(entry.id)).insert(entry.id, Arc::clone(entry));
+    }
+
+    fn shard(&self, id: u64) -> &Shard {
+        // The mask keeps the index below SHARDS.
+        &self.shards[(id as usize) & (SHARDS - 1)]
+    }
+
+    fn stats_of(&self, outbound: &Arc<str>) -> Arc<OutboundStats> {
+        let known = self.stats.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stats) = known.get(outbound) {
+            return Arc::clone(stats);
+        }
+        drop(known);
+        let mut known = self.stats.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(Arc::clone(outbound)).or_default())
+    }
+
+    /// Counters by outbound, sorted by name.
+    pub(crate) fn stats(&self) -> Vec<(Arc<str>, Arc<OutboundStats>)> {
+        let known = self.stats.read().unwrap_or_else(PoisonError::into_inner);
+        let mut list: Vec<_> = known
+            .iter()
+            .map(|(name, stats)| (Arc::clone(name), Arc::clone(stats)))
+            .collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    }
+
+    /// Forgets the counters of outbounds that no longer exist and carry nothing, and knows
+    /// those that do, so that their series start at zero.
+    pub(crate) fn retain(&self, names: &[Arc<str>]) {
+        let mut known = self.stats.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|name, stats| {
+            let idle = |n: &NetStats| n.open.load(Ordering::Relaxed) == 0;
+            names.contains(name) || !idle(&stats.tcp) || !idle(&stats.udp)
+        });
+        for name in names {
+            known.entry(Arc::clone(name)).or_default();
+        }
+    }
+
+    /// Flows that are open now.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Flows refused because the list was full.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// All live flows, oldest first.
+    pub(crate) fn list(&self) -> Vec<Arc<FlowEntry>> {
+        let mut all = Vec::with_capacity(self.open());
+        for shard in &self.shards {
+            all.extend(lock(shard).values().cloned());
+        }
+        all.sort_unstable_by_key(|e| e.id);
+        all
+    }
+
+    /// One live flow.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<FlowEntry>> {
+        lock(self.shard(id)).get(&id).cloned()
+    }
+
+    /// The ring of ended flows, newest first.
+    pub(crate) fn ended(&self) -> Vec<Closed> {
+        lock(&self.closed).iter().rev().cloned().collect()
+    }
+
+    /// Asks flows to end.
+    pub(crate) fn cancel(&self, flows: &[Arc<FlowEntry>], reason: CloseReason) {
+        for entry in flows {
+            entry.cancel.set(reason);
+        }
+    }
+
+    /// Asks flows to end and waits until they have, at most `limit`.
+    pub(crate) async fn close(
+        &self,
+        flows: &[Arc<FlowEntry>],
+        reason: CloseReason,
+        limit: Duration,
+    ) -> Closing {
+        self.cancel(flows, reason);
+        let mut waiting: Vec<u64> = flows.iter().map(|e| e.id).collect();
+        let done = async {
+            loop {
+                // Registered before the check: an end in between wakes us at once.
+                let mut ended = std::pin::pin!(self.ended.notified());
+                ended.as_mut().enable();
+                waiting.retain(|id| self.find(*id).is_some());
+                if waiting.is_empty() {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        // Running out of time is an answer, not an error: the caller reports what is left.
+        let _ = tokio::time::timeout(limit, done).await;
+        let pending = waiting
+            .iter()
+            .filter(|id| self.find(**id).is_some())
+            .count();
+        Closing {
+            matched: flows.len(),
+            closed: flows.len() - pending,
+            pending,
+        }
+    }
+
+    /// Waits until no flow is open, at most `limit`.
+    #[cfg(test)]
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl FlowSink for Registry {
+    fn closed(&self, entry: &FlowEntry, reason: CloseReason) {
+        // A cancelled flow ends for the reason it was cancelled for, however the relay saw it.
+        let reason = entry.cancel.reason().unwrap_or(reason);
+        self.kernel.release(&key_of(&entry.flow));
+        let Some(entry) = lock(self.shard(entry.id)).remove(&entry.id) else {
+            return;
+        };
+        let stats = self.stats_of(&entry.outbound);
+        let stats = stats.of(entry.flow.network);
+        stats.open.fetch_sub(1, Ordering::Relaxed);
+        stats.closed[reason_index(reason)].fetch_add(1, Ordering::Relaxed);
+        let up = entry.counters.up.load(Ordering::Relaxed);
+        let down = entry.counters.down.load(Ordering::Relaxed);
+        stats.up.fetch_add(up, Ordering::Relaxed);
+        stats.down.fetch_add(down, Ordering::Relaxed);
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        tracing::trace!(target: "honk::route", flow = entry.id, ?reason, up, down, "flow ended");
+        let mut ring = lock(&self.closed);
+        if ring.len() == CLOSED_RING {
+            ring.pop_front();
+        }
+        ring.push_back(Closed {
+            entry,
+            at_ms: time::now_ms(),
+            reason,
+        });
+        drop(ring);
+        self.ended.notify_waiters();
+    }
+}

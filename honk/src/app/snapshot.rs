@@ -1,0 +1,121 @@
+//! What the daemon currently does, as one immutable value.
+//!
+//! Accept loops read it without waiting; reloads and selection changes make a new one.
+
+use std::sync::Arc;
+
+use honk_common::outbound;
+use honk_policy::{
+    config::Config,
+    group::{GroupTable, Refuse, Selected},
+    id::{Network, Ordinal},
+    routing::{oracle::Oracle, rule::RuleSet},
+};
+
+use super::{
+    diag::{Findings, Tally},
+    source::Candidate,
+};
+use crate::api::{doc::Diag, time};
+
+/// One generation, with the selections of the moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// Rises by 1 with every activation.
+    pub(crate) generation: u64,
+    pub(crate) revision: Arc<str>,
+    pub(crate) accepted_ms: u64,
+    pub(crate) config: Arc<Config>,
+    /// Lines with kernel slots for ordinals.
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) oracle: Arc<Oracle>,
+    pub(crate) groups: GroupTable,
+    /// Outbound names by kernel slot.
+    names: Arc<[Option<Arc<str>>]>,
+    pub(crate) diagnostics: Arc<[Diag]>,
+    pub(crate) tally: Tally,
+    /// Groups of the generation before: flows that the kernel decided while rules changed
+    /// carry slots that exist only there.
+    pub(crate) fading: Option<Arc<Fading>>,
+}
+
+/// What is left of the generation before.
+#[derive(Debug)]
+pub(crate) struct Fading {
+    groups: GroupTable,
+    names: Arc<[Option<Arc<str>>]>,
+}
+
+impl Snapshot {
+    /// The generation a candidate becomes.
+    pub(crate) fn new(candidate: Candidate, findings: &Findings, generation: u64) -> Self {
+        let names = names(&candidate.groups);
+        Self {
+            generation,
+            revision: candidate.revision.into(),
+            accepted_ms: time::now_ms(),
+            oracle: Arc::new(Oracle::new(&candidate.rules)),
+            rules: Arc::new(candidate.rules),
+            config: Arc::new(candidate.config),
+            groups: candidate.groups,
+            names,
+            diagnostics: findings.documents().into(),
+            tally: findings.tally(),
+            fading: None,
+        }
+    }
+
+    /// Keeps the slots of the generation before usable for a while.
+    #[must_use]
+    pub(crate) fn after(mut self, previous: &Self) -> Self {
+        self.fading = Some(Arc::new(Fading {
+            groups: previous.groups.clone(),
+            names: Arc::clone(&previous.names),
+        }));
+        self
+    }
+
+    /// The same with other selections.
+    #[must_use]
+    pub(crate) fn with_groups(&self, groups: GroupTable) -> Self {
+        Self {
+            groups,
+            ..self.clone()
+        }
+    }
+
+    /// What an outbound selects, and its name.
+    pub(crate) fn select(
+        &self,
+        slot: Ordinal,
+        network: Network,
+    ) -> Result<(&Selected, Arc<str>), Refuse> {
+        let of = |names: &[Option<Arc<str>>]| names.get(usize::from(slot.0)).cloned().flatten();
+        if let Some(name) = of(&self.names) {
+            return Ok((self.groups.select(slot, network)?, name));
+        }
+        let fading = self.fading.as_deref().ok_or(Refuse::NoMember)?;
+        let name = of(&fading.names).ok_or(Refuse::NoMember)?;
+        Ok((fading.groups.select(slot, network)?, name))
+    }
+
+    /// Name of the outbound in a kernel slot.
+    pub(crate) fn name_of(&self, slot: u8) -> Option<&Arc<str>> {
+        self.names.get(usize::from(slot))?.as_ref()
+    }
+
+    /// All outbound names: built-ins, then groups.
+    pub(crate) fn outbounds(&self) -> Vec<Arc<str>> {
+        self.names.iter().flatten().cloned().collect()
+    }
+}
+
+fn names(groups: &GroupTable) -> Arc<[Option<Arc<str>>]> {
+    let mut names = vec![None; 256];
+    names[usize::from(outbound::DIRECT)] = Some(Arc::from("direct"));
+    names[usize::from(outbound::BLOCK)] = Some(Arc::from("block"));
+    for group in groups.groups().filter(|g| outbound::is_user(g.slot.0)) {
+        names[usize::from(group.slot.0)] = Some(Arc::clone(&group.name));
+    }
+    names.into()
+}

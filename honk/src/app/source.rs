@@ -1,0 +1,158 @@
+//! From files to a configuration that could run: parse, lower, build groups, compile rules.
+//!
+//! `validate`, the start, a reload and the API all go through here, so that what one accepts
+//! the others accept too. Nothing is published and no kernel is touched.
+
+use std::path::PathBuf;
+
+use honk_common::tables::RouteTables;
+use honk_grammar::{
+    Parsed,
+    diag::{Diagnostic, Severity, SourceMap},
+};
+use honk_policy::{
+    config::{self, Config},
+    group::GroupTable,
+    id::Uuid,
+    routing::{self, rule::RuleSet},
+};
+use sha2::{Digest as _, Sha256};
+
+use super::{diag::Findings, loader::Files};
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) entry: PathBuf,
+    pub(crate) files: Files,
+}
+
+/// What the result is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Report: features that are not built are warnings.
+    Check,
+    /// Run: they are errors.
+    Run,
+}
+
+/// A configuration that could run.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) config: Config,
+    pub(crate) groups: GroupTable,
+    /// Lines with kernel slots for ordinals.
+    pub(crate) rules: RuleSet,
+    pub(crate) tables: RouteTables,
+    pub(crate) revision: String,
+}
+
+/// The outcome of a load: a candidate unless something is wrong, and all findings either way.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) candidate: Option<Candidate>,
+    pub(crate) findings: Findings,
+}
+
+/// Loads the entry file and what it includes. `previous` keeps slots, ids and choices.
+pub(crate) fn load(spec: &Spec, purpose: Purpose, previous: Option<&GroupTable>) -> Outcome {
+    let mut files = spec.files.clone();
+    let parsed = match spec.entry.to_str() {
+        Some(entry) => honk_grammar::parse(entry, &mut files),
+        None => unreadable("the path of the configuration is not UTF-8".to_owned()),
+    };
+    finish(parsed, purpose, previous)
+}
+
+/// Loads one document that is not a file; includes are relative to the directory of `spec`.
+pub(crate) fn load_text(spec: &Spec, name: &str, bytes: &[u8], purpose: Purpose) -> Outcome {
+    let mut files = spec.files.clone();
+    let dir = spec.entry.parent().filter(|d| !d.as_os_str().is_empty());
+    let dir = dir.map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let parsed = match dir.canonicalize().map(|d| d.into_os_string().into_string()) {
+        Ok(Ok(dir)) => honk_grammar::parse_document(name, bytes, &dir, &mut files),
+        // Without a directory nothing can be included; the document itself is still read.
+        _ => honk_grammar::parse_document(name, bytes, "/nonexistent", &mut files),
+    };
+    finish(parsed, purpose, None)
+}
+
+fn unreadable(message: String) -> Parsed {
+    Parsed {
+        diagnostics: vec![Diagnostic::new(
+            Severity::Error,
+            "E306",
+            "io",
+            None,
+            message,
+        )],
+        incomplete: true,
+        ..Parsed::default()
+    }
+}
+
+fn finish(parsed: Parsed, purpose: Purpose, previous: Option<&GroupTable>) -> Outcome {
+    let revision = revision(&parsed.sources);
+    let (config, mut list) = config::lower(&parsed);
+    if purpose == Purpose::Run {
+        config::refuse_unbuilt(&mut list);
+    }
+    let mut candidate = None;
+    if let Some(config) = config {
+        let (built, found) = build(config, previous, revision);
+        list.extend(found);
+        candidate = built;
+    }
+    if config::is_fatal(&list) {
+        candidate = None;
+    }
+    Outcome {
+        candidate,
+        findings: Findings::new(list, parsed.sources),
+    }
+}
+
+fn build(
+    config: Config,
+    previous: Option<&GroupTable>,
+    revision: String,
+) -> (Option<Candidate>, Vec<Diagnostic>) {
+    let (groups, mut found) = GroupTable::build(&config, previous, &mut Uuid::new_v4);
+    let rules = config.rules.map_ordinals(|o| groups.slot_of(o));
+    match routing::compile(&rules) {
+        Ok(tables) => {
+            let candidate = Candidate {
+                config,
+                groups,
+                rules,
+                tables,
+                revision,
+            };
+            (Some(candidate), found)
+        }
+        Err(e) => {
+            let message = e.to_string();
+            let number = e.number();
+            let finding = Diagnostic::new(Severity::Error, number, "rule-too-many", None, message);
+            found.push(finding.about("routing", ""));
+            (None, found)
+        }
+    }
+}
+
+/// `c-` and the first 16 digits of a hash over all texts in load order. Lengths are part of
+/// it, so that moving text between files is a change.
+fn revision(sources: &SourceMap) -> String {
+    let mut hash = Sha256::new();
+    for file in sources.files() {
+        hash.update((file.text.len() as u64).to_le_bytes());
+        hash.update(file.text.as_bytes());
+    }
+    let digits: String = hash
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    format!("c-{digits}")
+}

@@ -1,0 +1,339 @@
+//! `honk group`: list, show, select, unpin.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::{
+    Session,
+    args::{self, Scope},
+    exit::{Exit, Failure},
+    lookup,
+    output::clean,
+    table::{Align, Table, bytes},
+    watch,
+};
+use crate::api::doc::{Group, PerNet, Sel, SelectionResult};
+
+/// Runs one of the subcommands.
+pub(crate) async fn run(session: &Session, command: args::Group) -> Result<Exit, Failure> {
+    match command {
+        args::Group::List { watch } => watch::redraw(session, watch, || list(session)).await?,
+        args::Group::Show { group, watch } => {
+            watch::redraw(session, watch, || show(session, &group)).await?;
+        }
+        args::Group::Select {
+            group,
+            member,
+            network,
+            first,
+        } => select(session, &group, &member, network, first).await?,
+        args::Group::Unpin { group, network } => unpin(session, &group, network).await?,
+    }
+    Ok(Exit::Success)
+}
+
+async fn list(session: &Session) -> Result<(), Failure> {
+    let groups: Vec<Group> = lookup::all(&session.client, "/api/v1/groups").await?;
+    let out = &session.out;
+    if out.json {
+        return out.document("group.list/1", &groups, &warnings(&groups));
+    }
+    if groups.is_empty() {
+        return out.text("no groups: the configuration declares none");
+    }
+    let mut table = Table::new(&[
+        ("GROUP", Align::Left),
+        ("POLICY", Align::Left),
+        ("TCP", Align::Left),
+        ("UDP", Align::Left),
+        ("MEMBERS", Align::Right),
+        ("CONNS", Align::Right),
+        ("UP", Align::Right),
+        ("DOWN", Align::Right),
+    ]);
+    for g in &groups {
+        table.row(vec![
+            g.name.clone(),
+            g.policy.clone(),
+            selection(&g.selection.tcp),
+            selection(&g.selection.udp),
+            g.members.len().to_string(),
+            g.traffic.active.to_string(),
+            bytes(g.traffic.up_bytes),
+            bytes(g.traffic.down_bytes),
+        ]);
+    }
+    out.text(&table.render(out))
+}
+
+async fn show(session: &Session, name: &str) -> Result<(), Failure> {
+    let group = find(session, name).await?;
+    let out = &session.out;
+    if out.json {
+        return out.document("group.show/1", &group, &group.warnings);
+    }
+    let mut text = format!(
+        "{} ({}, id {}, ordinal {}, kernel slot {})\n",
+        clean(&group.name),
+        group.policy,
+        group.id,
+        group.ordinal,
+        group.slot
+    );
+    for (network, sel) in [("tcp", &group.selection.tcp), ("udp", &group.selection.udp)] {
+        let from = if sel.source == "none" { "" } else { &sel.source };
+        text.push_str(&format!("  {network}: {}  {from}\n", clean(&selection(sel))));
+    }
+    if let Some(f) = &group.final_ {
+        let problem = f.problem.as_ref().map_or(String::new(), |p| format!("  ({p})"));
+        text.push_str(&format!("  final: {}{problem}\n", clean(&f.name)));
+    }
+    for warning in &group.warnings {
+        text.push_str(&format!("  warning: {}\n", clean(warning)));
+    }
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("MEMBER", Align::Left),
+        ("KIND", Align::Left),
+        ("TCP", Align::Left),
+        ("UDP", Align::Left),
+        ("ID", Align::Left),
+    ]);
+    for m in &group.members {
+        let now = |sel: &Sel| sel.member_id.as_deref() == Some(m.id.as_str());
+        let mark = match (now(&group.selection.tcp), now(&group.selection.udp)) {
+            (true, true) => "*",
+            (true, false) => "t",
+            (false, true) => "u",
+            (false, false) => "",
+        };
+        let can = |e: &crate::api::doc::Elig| {
+            let why = e.reason.as_deref().unwrap_or("no");
+            if e.ok { "ok".to_owned() } else { why.to_owned() }
+        };
+        table.row(vec![
+            mark.to_owned(),
+            m.name.clone(),
+            m.kind.clone(),
+            can(&m.eligible.tcp),
+            can(&m.eligible.udp),
+            m.id.clone(),
+        ]);
+    }
+    text.push_str(&table.render(out));
+    out.text(&text)
+}
+
+async fn select(
+    session: &Session,
+    group: &str,
+    member: &str,
+    network: Scope,
+    first: bool,
+) -> Result<(), Failure> {
+    let group = find(session, group).await?;
+    let id = member_id(&group, member, first)?;
+    let path = format!("/api/v1/groups/{}/selection", group.id);
+    let body = json!({ "member_id": id, "network": network.name() });
+    let result = session.client.call(Method::PUT, &path, Some(body)).await?;
+    report(session, "group.select/1", &group, &result)
+}
+
+async fn unpin(session: &Session, group: &str, network: Scope) -> Result<(), Failure> {
+    let group = find(session, group).await?;
+    let path = format!(
+        "/api/v1/groups/{}/selection?network={}",
+        group.id,
+        network.name()
+    );
+    let result = session.client.call(Method::DELETE, &path, None).await?;
+    report(session, "group.unpin/1", &group, &result)
+}
+
+fn report(
+    session: &Session,
+    schema: &str,
+    group: &Group,
+    result: &SelectionResult,
+) -> Result<(), Failure> {
+    let out = &session.out;
+    if out.json {
+        return out.document(schema, result, &result.warnings);
+    }
+    let PerNet { tcp, udp } = &result.selection;
+    let unchanged = |changed: bool| if changed { "" } else { " (unchanged)" };
+    let mut text = format!(
+        "{}: tcp {}{}, udp {}{}\n",
+        clean(&group.name),
+        clean(&selection(tcp)),
+        unchanged(result.changed.tcp),
+        clean(&selection(udp)),
+        unchanged(result.changed.udp),
+    );
+    if result.interrupted.closed + result.interrupted.pending > 0 {
+        text.push_str(&format!(
+            "closed {} connections, {} still closing\n",
+            result.interrupted.closed, result.interrupted.pending
+        ));
+    }
+    for warning in &result.warnings {
+        out.note(&format!("warning: {}", clean(warning)));
+    }
+    out.text(&text)
+}
+
+async fn find(session: &Session, name: &str) -> Result<Group, Failure> {
+    let path = if lookup::is_id(name) {
+        format!("/api/v1/groups/{name}")
+    } else {
+        format!("/api/v1/groups/by-name/{}", lookup::encode(name))
+    };
+    session.client.get(&path).await
+}
+
+/// The id of a direct member. Two of the same name are two different servers, so a name alone
+/// does not choose between them.
+fn member_id(group: &Group, member: &str, first: bool) -> Result<String, Failure> {
+    if let Some(m) = group.members.iter().find(|m| m.id == member) {
+        return Ok(m.id.clone());
+    }
+    let named: Vec<&str> = group
+        .members
+        .iter()
+        .filter(|m| m.name == member)
+        .map(|m| m.id.as_str())
+        .collect();
+    match named.as_slice() {
+        [] => {
+            let names: Vec<&str> = group.members.iter().map(|m| m.name.as_str()).collect();
+            let text = format!(
+                "{} has no member {}; members: {}",
+                clean(&group.name),
+                clean(member),
+                clean(&names.join(", "))
+            );
+            Err(Failure::new(Exit::NotFound, "not_found", text).details(json!({"kind": "member"})))
+        }
+        [one] => Ok((*one).to_owned()),
+        [one, ..] if first => Ok((*one).to_owned()),
+        many => {
+            let text = format!(
+                "{} members of {} are named {}; give an id ({}) or --first",
+                many.len(),
+                clean(&group.name),
+                clean(member),
+                many.join(", ")
+            );
+            let details = json!({ "ids": many });
+            Err(Failure::new(Exit::Conflict, "ambiguous", text).details(details))
+        }
+    }
+}
+
+/// `hk > HK 03 *`; in parentheses why there is none.
+fn selection(sel: &Sel) -> String {
+    if let Some(refuse) = &sel.refuse {
+        return format!("- ({refuse})");
+    }
+    let leaf = sel.leaf_name.as_deref().unwrap_or("-");
+    let mut text = match (&sel.member_name, &sel.final_used) {
+        (_, Some(name)) if name == leaf => format!("final {leaf}"),
+        (_, Some(name)) => format!("final {name} > {leaf}"),
+        (Some(member), None) if member != leaf => format!("{member} > {leaf}"),
+        (_, None) => leaf.to_owned(),
+    };
+    if sel.source == "choice" {
+        text.push_str(" *");
+    }
+    text
+}
+
+fn warnings(groups: &[Group]) -> Vec<Value> {
+    let of = |g: &Group| -> Vec<Value> {
+        let name = &g.name;
+        let one = |w: &String| json!({ "group": name, "message": w });
+        g.warnings.iter().map(one).collect()
+    };
+    groups.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::doc::{Elig, Member, Traffic};
+
+    fn sel(member: Option<&str>, leaf: Option<&str>, source: &str) -> Sel {
+        Sel {
+            member_id: member.map(str::to_owned),
+            member_name: member.map(str::to_owned),
+            leaf_id: leaf.map(str::to_owned),
+            leaf_name: leaf.map(str::to_owned),
+            path: vec![],
+            source: source.to_owned(),
+            final_used: None,
+            refuse: None,
+        }
+    }
+
+    fn group(members: &[(&str, &str)]) -> Group {
+        let elig = Elig {
+            ok: true,
+            reason: None,
+        };
+        let member = |(index, (id, name)): (usize, &(&str, &str))| Member {
+            id: (*id).to_owned(),
+            kind: "node".to_owned(),
+            name: (*name).to_owned(),
+            index,
+            duplicate_name: false,
+            eligible: PerNet {
+                tcp: elig.clone(),
+                udp: elig.clone(),
+            },
+        };
+        Group {
+            id: "g".into(),
+            name: "proxy".into(),
+            policy: "selector".into(),
+            ordinal: 2,
+            slot: 2,
+            implicit: false,
+            default: None,
+            final_: None,
+            interrupt_connections: false,
+            members: members.iter().enumerate().map(member).collect(),
+            leaf_count: members.len(),
+            selection: PerNet {
+                tcp: sel(None, None, "none"),
+                udp: sel(None, None, "none"),
+            },
+            selection_revision: 0,
+            traffic: Traffic::default(),
+            warnings: vec![],
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_name_lists_the_ids_unless_the_first_is_wanted() {
+        let group = group(&[("1", "hk"), ("2", "jp"), ("3", "hk")]);
+        assert_eq!(member_id(&group, "jp", false).unwrap(), "2");
+        assert_eq!(member_id(&group, "3", false).unwrap(), "3");
+        assert_eq!(member_id(&group, "hk", true).unwrap(), "1");
+        let failure = member_id(&group, "hk", false).unwrap_err();
+        assert_eq!(failure.exit, Exit::Conflict);
+        assert_eq!(failure.details, Some(json!({"ids": ["1", "3"]})));
+        assert_eq!(member_id(&group, "x", false).unwrap_err().exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn selections_read_from_the_outside_in() {
+        assert_eq!(selection(&sel(Some("hk"), Some("HK 03"), "choice")), "hk > HK 03 *");
+        assert_eq!(selection(&sel(Some("a"), Some("a"), "first")), "a");
+        let mut with_final = sel(None, Some("direct"), "final");
+        with_final.final_used = Some("direct".into());
+        assert_eq!(selection(&with_final), "final direct");
+        let mut none = sel(None, None, "none");
+        none.refuse = Some("no_member".into());
+        assert_eq!(selection(&none), "- (no_member)");
+    }
+}

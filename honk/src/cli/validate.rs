@@ -1,0 +1,189 @@
+//! `honk validate`: everything that is wrong with a configuration, in one run.
+
+use std::io::Read as _;
+
+use serde_json::{Value, json};
+
+use super::{
+    Invocation,
+    args::{Dump, Format, Validate},
+    dump,
+    exit::{Exit, Failure},
+};
+use crate::{
+    api::doc::Diag,
+    app::{
+        diag::{Findings, short},
+        source::{self, Outcome, Purpose},
+    },
+};
+
+/// Largest document taken from stdin.
+const STDIN_LIMIT: u64 = 8 << 20;
+
+/// Runs the command.
+pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Failure> {
+    let outcome = load(invocation, args)?;
+    let documents = outcome.findings.documents();
+    let exit = verdict(&outcome, &documents, args);
+    let shown = match (args.explain, args.dump, &outcome.candidate) {
+        (true, _, Some(candidate)) => Some(dump::explain(candidate)),
+        (false, Some(what), Some(candidate)) => Some(dump::text(candidate, what)),
+        _ => None,
+    };
+    let json = invocation.out.json || args.format == Format::Json;
+    if json {
+        let data = document(&outcome, &documents, args.dump);
+        return finish_json(invocation, exit, &data);
+    }
+    report(invocation, args, &outcome.findings, &documents);
+    if let Some(text) = shown {
+        invocation.out.text(&text)?;
+    } else if !invocation.out.quiet {
+        let tally = outcome.findings.tally();
+        let word = if outcome.candidate.is_some() {
+            "valid"
+        } else {
+            "invalid"
+        };
+        invocation.out.text(&format!(
+            "{word}: {} errors, {} warnings, {} notes",
+            tally.errors, tally.warnings, tally.notes
+        ))?;
+    }
+    if exit == Exit::Success {
+        Ok(exit)
+    } else {
+        Err(Failure::silent(exit))
+    }
+}
+
+fn load(invocation: &Invocation, args: &Validate) -> Result<Outcome, Failure> {
+    if args.stdin {
+        let spec = invocation.spec_or_here();
+        let mut text = Vec::new();
+        std::io::stdin()
+            .lock()
+            .take(STDIN_LIMIT + 1)
+            .read_to_end(&mut text)?;
+        if text.len() as u64 > STDIN_LIMIT {
+            let message = format!("stdin holds more than {STDIN_LIMIT} bytes");
+            return Err(Failure::new(Exit::Config, "parse", message));
+        }
+        return Ok(source::load_text(&spec, "<stdin>", &text, Purpose::Check));
+    }
+    Ok(source::load(&invocation.spec()?, Purpose::Check, None))
+}
+
+/// 3 for errors, 10 for warnings that were denied.
+fn verdict(outcome: &Outcome, documents: &[Diag], args: &Validate) -> Exit {
+    if outcome.candidate.is_none() {
+        return Exit::Config;
+    }
+    let allowed = |d: &Diag| args.allow.contains(&d.code);
+    let all = args.strict || args.deny.iter().any(|code| code == "warnings");
+    let denied = |d: &&Diag| match d.severity.as_str() {
+        "warning" if all => !allowed(d),
+        _ => args.deny.contains(&d.code) && !allowed(d),
+    };
+    if documents.iter().any(|d| denied(&d)) {
+        Exit::Found
+    } else {
+        Exit::Success
+    }
+}
+
+fn document(outcome: &Outcome, documents: &[Diag], what: Option<Dump>) -> Value {
+    let tally = outcome.findings.tally();
+    let mut data = json!({
+        "ok": outcome.candidate.is_some(),
+        "errors": tally.errors,
+        "warnings": tally.warnings,
+        "notes": tally.notes,
+        "diagnostics": documents,
+    });
+    if let Some(candidate) = &outcome.candidate {
+        data["config_revision"] = json!(candidate.revision);
+        if let Some(what) = what {
+            data["dump"] = dump::value(candidate, what);
+        }
+    }
+    data
+}
+
+/// The report is the result also when the verdict is bad: it is printed as such, not as an
+/// error document.
+fn finish_json(invocation: &Invocation, exit: Exit, data: &Value) -> Result<Exit, Failure> {
+    let none: [Value; 0] = [];
+    invocation.out.document("validate/1", data, &none)?;
+    match exit {
+        Exit::Success => Ok(exit),
+        _ => Err(Failure::silent(exit)),
+    }
+}
+
+fn report(invocation: &Invocation, args: &Validate, findings: &Findings, documents: &[Diag]) {
+    let _ = findings;
+    for d in documents {
+        if invocation.out.quiet && d.severity != "error" {
+            continue;
+        }
+        eprintln!("{}", short(d));
+        if args.format == Format::Human
+            && let Some(help) = &d.help
+        {
+            eprintln!("  = help: {help}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::tests::invocation;
+
+    fn args(line: &[&str]) -> Validate {
+        use clap::Parser as _;
+        let line = ["honk", "validate"].iter().chain(line);
+        match crate::cli::args::Cli::try_parse_from(line).unwrap().command {
+            crate::cli::args::Command::Validate(args) => args,
+            other => panic!("validate expected, not {other:?}"),
+        }
+    }
+
+    fn exit(text: &str, line: &[&str]) -> Exit {
+        let spec = invocation().spec_or_here();
+        let outcome = source::load_text(&spec, "t.dae", text.as_bytes(), Purpose::Check);
+        verdict(&outcome, &outcome.findings.documents(), &args(line))
+    }
+
+    const WARNED: &str = "global { lan_interface: lan0 }";
+
+    #[test]
+    fn errors_are_3_and_denied_warnings_10() {
+        // Without a routing section there is a warning.
+        assert_eq!(exit(WARNED, &[]), Exit::Success);
+        assert_eq!(exit(WARNED, &["--strict"]), Exit::Found);
+        assert_eq!(exit(WARNED, &["--deny", "warnings"]), Exit::Found);
+        assert_eq!(exit(WARNED, &["--deny", "section-missing"]), Exit::Found);
+        assert_eq!(exit(WARNED, &["--deny", "other"]), Exit::Success);
+        let lenient = ["--strict", "--allow", "section-missing"];
+        assert_eq!(exit(WARNED, &lenient), Exit::Success);
+        assert_eq!(
+            exit("global { tproxy_prot: 1 }", &["--strict"]),
+            Exit::Config
+        );
+    }
+
+    #[test]
+    fn what_is_not_built_warns_here_and_is_refused_by_run() {
+        let text = "global { lan_interface: lan0 }\nrouting { fallback: direct }\n\
+                    dns { upstream { a: 'udp://192.0.2.1:53' } }";
+        let spec = invocation().spec_or_here();
+        let load = |purpose| source::load_text(&spec, "t.dae", text.as_bytes(), purpose);
+        let checked = load(Purpose::Check);
+        assert!(checked.candidate.is_some(), "{:?}", checked.findings.list);
+        assert!(checked.findings.tally().warnings > 0);
+        assert!(load(Purpose::Run).candidate.is_none());
+    }
+}

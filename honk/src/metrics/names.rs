@@ -1,0 +1,183 @@
+//! The one list of metrics. Names, types, labels and meaning stand here and nowhere else:
+//! the exposition, the documentation table and its test are made from it.
+
+/// Type of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    #[cfg(test)]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric family.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+macro_rules! families {
+    ($($id:ident $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(pub(crate) const $id: Family = Family {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)*
+
+        /// All families in the order of the documentation.
+        #[cfg(test)]
+        pub(crate) const ALL: &[&Family] = &[$(&$id),*];
+    };
+}
+
+families! {
+    BUILD_INFO Gauge "honk_build_info" ["version", "revision", "target", "bpf_abi"]
+        "Always 1; the labels say what was built.";
+    UP_STATE Gauge "honk_up_state" ["state"]
+        "1 for the current state of the daemon, 0 for the others.";
+    CONFIG_GENERATION Gauge "honk_config_generation" []
+        "Number of the active configuration; rises by 1 with every activation.";
+    CONFIG_RELOAD_SUCCESS Gauge "honk_config_last_reload_success" []
+        "Whether the last start or reload was accepted.";
+    CONFIG_RELOAD_TIME Gauge "honk_config_last_reload_timestamp_seconds" []
+        "Unix time at which the last start or reload ended.";
+    CONFIG_RELOADS Counter "honk_config_reloads_total" ["result", "trigger"]
+        "Reloads by outcome and origin.";
+    CONFIG_RELOAD_DURATION Histogram "honk_config_reload_duration_seconds" ["phase"]
+        "Duration of the phases of applied reloads.";
+    CONFIG_DIAGNOSTICS Gauge "honk_config_diagnostics" ["severity"]
+        "Diagnostics of the active configuration.";
+    DATAPATH_ATTACHED Gauge "honk_datapath_attached" ["interface", "role"]
+        "Whether the hooks of an interface are attached.";
+    DATAPATH_STATS Counter "honk_datapath_stat_total" ["stat"]
+        "Counters of the kernel programs, summed over CPUs.";
+    DATAPATH_PACKETS Counter "honk_datapath_outbound_packets_total" ["outbound", "direction"]
+        "Packets of an outbound as the kernel programs saw them.";
+    DATAPATH_BYTES Counter "honk_datapath_outbound_bytes_total" ["outbound", "direction"]
+        "Bytes of an outbound as the kernel programs saw them.";
+    DATAPATH_FEATURE Gauge "honk_datapath_feature" ["name"]
+        "Whether a probed kernel feature is in use.";
+    MAP_ENTRIES Gauge "honk_bpf_map_entries" ["map"]
+        "Entries of a BPF map.";
+    MAP_CAPACITY Gauge "honk_bpf_map_capacity" ["map"]
+        "Capacity of a BPF map.";
+    ROUTE_DECISIONS Counter "honk_route_decisions_total" ["stage", "kind"]
+        "New flows by the place that decided them and by kind of verdict.";
+    HANDOFF_MISS Counter "honk_handoff_miss_total" []
+        "Flows that reached userspace without a kernel entry; rules were evaluated again.";
+    CONNECTIONS Gauge "honk_connections" ["network", "outbound"]
+        "Flows that userspace carries now.";
+    CONNECTIONS_OPENED Counter "honk_connections_opened_total" ["network", "outbound"]
+        "Flows that userspace took on.";
+    CONNECTIONS_CLOSED Counter "honk_connections_closed_total" ["network", "outbound", "reason"]
+        "Flows that ended, by reason.";
+    CONNECTIONS_REFUSED Counter "honk_connections_refused_total" ["reason"]
+        "Flows that were refused on arrival.";
+    CONNECTION_DURATION Histogram "honk_connection_duration_seconds" ["network"]
+        "Life of ended flows.";
+    CONNECTION_TRANSFER Histogram "honk_connection_transfer_bytes" ["network", "direction"]
+        "Bytes of ended flows.";
+    TRANSFER_BYTES Counter "honk_transfer_bytes_total" ["outbound", "network", "direction"]
+        "Bytes that userspace carried.";
+    RELAY_STATS Counter "honk_relay_stat_total" ["stat"]
+        "Counters of listeners, relays and UDP endpoints.";
+    DIAL_STATS Counter "honk_dial_stat_total" ["stat"]
+        "Counters of the dialer.";
+    GROUPS Gauge "honk_groups" ["policy"]
+        "Declared groups.";
+    GROUP_MEMBERS Gauge "honk_group_members" ["group", "network", "state"]
+        "Direct members of a group by what they can carry.";
+    GROUP_SELECTED Gauge "honk_group_selected_info" ["group", "network", "node_id", "node", "source"]
+        "Always 1; the labels name the leaf that new flows of the group take.";
+    GROUP_CHANGES Counter "honk_group_selection_changes_total" ["group", "network", "cause"]
+        "Published selection changes.";
+    GROUP_NO_SELECTION Counter "honk_group_no_selection_total" ["group", "network", "outcome"]
+        "Flows without an eligible selection, by what happened to them.";
+    NODES Gauge "honk_nodes" ["state"]
+        "Configured nodes. Without health checks every state is unknown.";
+    API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]
+        "API connections refused because of their owner.";
+    LOG_EVENTS Counter "honk_log_events_total" ["level"]
+        "Log lines written.";
+    HEARTBEAT_AGE Gauge "honk_task_heartbeat_age_seconds" ["task"]
+        "Seconds since a supervised task last showed progress.";
+    PROCESS_CPU Counter "process_cpu_seconds_total" []
+        "User and system CPU time of the daemon.";
+    PROCESS_RSS Gauge "process_resident_memory_bytes" []
+        "Resident memory.";
+    PROCESS_VIRTUAL Gauge "process_virtual_memory_bytes" []
+        "Virtual memory.";
+    PROCESS_FDS Gauge "process_open_fds" []
+        "Open file descriptors.";
+    PROCESS_MAX_FDS Gauge "process_max_fds" []
+        "Limit of file descriptors.";
+    PROCESS_THREADS Gauge "process_threads" []
+        "Threads.";
+    PROCESS_START Gauge "process_start_time_seconds" []
+        "Unix time at which the process started.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for family in ALL {
+            let known = ["honk_", "process_"]
+                .iter()
+                .any(|p| family.name.starts_with(p));
+            assert!(known, "{}: prefix", family.name);
+            let total = family.name.ends_with("_total");
+            assert_eq!(
+                total,
+                family.kind == Kind::Counter,
+                "{}: _total",
+                family.name
+            );
+            assert!(family.help.ends_with('.'), "{}: help", family.name);
+        }
+        let mut names: Vec<_> = ALL.iter().map(|f| f.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    /// `HONK_BLESS=1` rewrites the table.
+    #[test]
+    fn the_documentation_lists_exactly_these() {
+        const BEGIN: &str = "<!-- metrics:begin -->\n";
+        const END: &str = "<!-- metrics:end -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let start = text.find(BEGIN).unwrap() + BEGIN.len();
+        let end = text.find(END).unwrap();
+        let mut table = "| name | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+        for f in ALL {
+            let (kind, labels) = (f.kind.name(), f.labels.join(", "));
+            table.push_str(&format!(
+                "| `{}` | {kind} | {labels} | {} |\n",
+                f.name, f.help
+            ));
+        }
+        if text[start..end] != table && std::env::var_os("HONK_BLESS").is_some() {
+            std::fs::write(path, [&text[..start], &table, &text[end..]].concat()).unwrap();
+            return;
+        }
+        assert_eq!(&text[start..end], table, "run the test with HONK_BLESS=1");
+    }
+}

@@ -1,0 +1,177 @@
+//! What a LAN client does: blocking calls made inside its namespace.
+//!
+//! Every function opens its sockets on the calling thread; use them within `Netns::run`.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Deadline of every client step.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connects with the usual deadline and timeouts.
+pub fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, PATIENCE)
+        .with_context(|| format!("cannot connect to {to}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Connects from a fixed source port, which may be in TIME_WAIT or in use by nobody else.
+pub fn connect_from(port: u16, to: SocketAddr) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::new(any(to.ip()), port).into())?;
+    socket
+        .connect_timeout(&to.into(), PATIENCE)
+        .with_context(|| format!("cannot connect from port {port} to {to}"))?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Asks the TCP whoami origin which source address it sees.
+pub fn whoami_tcp(to: IpAddr) -> Result<SocketAddr> {
+    read_whoami(connect(SocketAddr::new(to, super::serve::WHOAMI))?)
+}
+
+/// Reads the answer of the TCP whoami origin from an open stream.
+pub fn read_whoami(mut stream: TcpStream) -> Result<SocketAddr> {
+    let mut text = String::new();
+    stream
+        .read_to_string(&mut text)
+        .context("no answer from the TCP whoami origin")?;
+    text.trim()
+        .parse()
+        .with_context(|| format!("whoami answered {text:?}"))
+}
+
+/// Asks the UDP whoami origin which source address it sees.
+pub fn whoami_udp(to: IpAddr) -> Result<SocketAddr> {
+    let socket = udp(to)?;
+    let answer = ask_udp(&socket, SocketAddr::new(to, super::serve::WHOAMI), b"who")?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    text.trim()
+        .parse()
+        .with_context(|| format!("whoami answered {text:?}"))
+}
+
+/// A UDP socket of the target's family with the usual deadline.
+pub fn udp(to: IpAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(any(to), 0))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+/// Sends a datagram and waits for one from exactly that address, asking again each second.
+pub fn ask_udp(socket: &UdpSocket, to: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; 65536];
+    socket
+        .send_to(payload, to)
+        .with_context(|| format!("cannot send to {to}"))?;
+    let (length, from) = socket
+        .recv_from(&mut buffer)
+        .with_context(|| format!("no UDP answer from {to} to {} bytes", payload.len()))?;
+    if from != to {
+        bail!("asked {to}, the answer came from {from}");
+    }
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+/// Sends `payload` to a TCP echo origin, half-closes and returns what came back.
+pub fn echo_tcp(to: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
+    let mut stream = connect(to)?;
+    let mut writer = stream.try_clone()?;
+    std::thread::scope(|scope| {
+        let sent = scope.spawn(move || -> Result<()> {
+            writer.write_all(payload)?;
+            writer.shutdown(std::net::Shutdown::Write)?;
+            Ok(())
+        });
+        let mut back = Vec::with_capacity(payload.len());
+        let read = stream.read_to_end(&mut back);
+        sent.join()
+            .map_err(|_| anyhow::anyhow!("the sending side panicked"))??;
+        read.context("the echo broke off")?;
+        Ok(back)
+    })
+}
+
+/// One address query (A or AAAA) for `name` at `server`; the addresses of the answer.
+pub fn dns(server: SocketAddr, name: &str, v6: bool) -> Result<Vec<IpAddr>> {
+    let socket = udp(server.ip())?;
+    let query = dns_query(0x4242, name, if v6 { 28 } else { 1 });
+    let answer = ask_udp(&socket, server, &query)?;
+    dns_addresses(&answer)
+}
+
+/// The same over TCP.
+pub fn dns_tcp(server: SocketAddr, name: &str, v6: bool) -> Result<Vec<IpAddr>> {
+    let mut stream = connect(server)?;
+    let query = dns_query(0x4243, name, if v6 { 28 } else { 1 });
+    stream.write_all(&u16::try_from(query.len())?.to_be_bytes())?;
+    stream.write_all(&query)?;
+    let mut length = [0; 2];
+    stream
+        .read_exact(&mut length)
+        .context("no DNS answer over TCP")?;
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut answer)?;
+    dns_addresses(&answer)
+}
+
+fn dns_query(id: u16, name: &str, kind: u16) -> Vec<u8> {
+    let mut query = Vec::with_capacity(64);
+    query.extend(id.to_be_bytes());
+    query.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.trim_end_matches('.').split('.') {
+        query.push(label.len() as u8);
+        query.extend(label.as_bytes());
+    }
+    query.push(0);
+    query.extend(kind.to_be_bytes());
+    query.extend([0, 1]);
+    query
+}
+
+/// Reads the addresses of an answer of our own server: one question, compressed owner names.
+fn dns_addresses(answer: &[u8]) -> Result<Vec<IpAddr>> {
+    let count = answer
+        .get(6..8)
+        .map(|b| u16::from_be_bytes([b[0], b[1]]))
+        .context("short")?;
+    let mut at = 12;
+    while *answer.get(at).context("short question")? != 0 {
+        at += usize::from(answer[at]) + 1;
+    }
+    at += 5;
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let length = answer.get(at + 10..at + 12).context("short answer")?;
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        let data = answer
+            .get(at + 12..at + 12 + length)
+            .context("short data")?;
+        if let Ok(four) = <[u8; 4]>::try_from(data) {
+            found.push(Ipv4Addr::from(four).into());
+        } else if let Ok(sixteen) = <[u8; 16]>::try_from(data) {
+            found.push(Ipv6Addr::from(sixteen).into());
+        }
+        at += 12 + length;
+    }
+    Ok(found)
+}
+
+fn any(family: IpAddr) -> IpAddr {
+    if family.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    }
+}

@@ -1,1 +1,0 @@
-//! Packets for the tests, built header by header.
