@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod honk;
+pub mod kernel;
 pub mod lab;
 pub mod meter;
 pub mod netns;

@@ -1,0 +1,55 @@
+//! Events for the daemon: at most 64 of one type per second and CPU, and never blocking.
+
+use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
+use honk_common::{counter::Stat, event::Event, key::FlowKey, limits::EVENTS_PER_SECOND};
+
+use crate::{
+    maps::{EVENTS, scratch},
+    stats::count,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Tells the daemon about a packet. A real call, because it is rare and many places need it.
+#[inline(never)]
+pub fn emit(kind: u32, ordinal: u8, rule: u16, key: &FlowKey) {
+    let now = unsafe { bpf_ktime_get_coarse_ns() };
+    if !admitted(kind, now) {
+        count(Stat::EventDrop);
+        return;
+    }
+    let Some(mut slot) = EVENTS.reserve(0) else {
+        count(Stat::EventDrop);
+        return;
+    };
+    slot.write(Event {
+        ts_ns: now,
+        kind,
+        pid: 0,
+        pname: [0; 16],
+        ordinal,
+        proto: key.proto,
+        rule,
+        src: key.src,
+        dst: key.dst,
+        sport: key.sport,
+        dport: key.dport,
+    });
+    slot.submit(0);
+}
+
+#[inline(always)]
+fn admitted(kind: u32, now: u64) -> bool {
+    let Some(scratch) = scratch() else {
+        return false;
+    };
+    let Some(bucket) = scratch.buckets.get_mut(kind as usize) else {
+        return false;
+    };
+    if now.wrapping_sub(bucket.start_ns) >= SECOND_NS {
+        bucket.start_ns = now;
+        bucket.sent = 0;
+    }
+    bucket.sent += 1;
+    bucket.sent <= EVENTS_PER_SECOND
+}

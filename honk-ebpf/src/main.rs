@@ -1,0 +1,35 @@
+//! Kernel programs of honk: one program per file, raw entry points.
+//!
+//! Programs decide per packet: pass (-1), drop (2) or hand over to the private namespace (7).
+//! They never fail open once a packet was classified as not direct. The daemon owns every
+//! table; `honk-common` names the layouts. See README.md for the habits the verifier imposes.
+#![no_std]
+#![no_main]
+// Packet and map pointers are raw by nature here, and the verifier checks every access; a
+// comment per block would repeat that on each line.
+#![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
+
+mod dev0_ingress;
+mod event;
+mod handoff;
+mod lan_egress;
+mod lan_ingress;
+mod listener_lookup;
+mod maps;
+mod packet;
+mod peer_ingress;
+mod route;
+mod special;
+mod stats;
+mod verdict;
+mod walk;
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "license")]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // The verifier proves that no path leads here; a reachable panic does not load.
+    loop {}
+}

@@ -1,0 +1,107 @@
+//! A network namespace for the calling thread, and a TAP device in it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd as _;
+
+use anyhow::{Context as _, Result};
+
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const IFF_TAP: i16 = 0x0002;
+const IFF_NO_PI: i16 = 0x1000;
+const ARPHRD_ETHER: u16 = 1;
+
+/// Gives the calling thread a network namespace of its own; it ends with the thread.
+pub fn enter_namespace() -> Result<()> {
+    // SAFETY: changes only the namespace of this thread.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(io::Error::last_os_error()).context("unshare(CLONE_NEWNET)");
+    }
+    Ok(())
+}
+
+#[repr(C)]
+struct Ifreq {
+    name: [u8; 16],
+    data: [u8; 24],
+}
+
+impl Ifreq {
+    fn new(name: &str) -> Self {
+        let mut r = Self {
+            name: [0; 16],
+            data: [0; 24],
+        };
+        r.name[..name.len()].copy_from_slice(name.as_bytes());
+        r
+    }
+
+    fn call(&mut self, fd: i32, request: libc::c_ulong) -> Result<()> {
+        // SAFETY: an ifreq is 40 bytes on 64-bit Linux, which is what the requests read or write.
+        if unsafe { libc::ioctl(fd, request as _, std::ptr::from_mut(self)) } != 0 {
+            return Err(io::Error::last_os_error()).context(format!("ioctl {request:#x}"));
+        }
+        Ok(())
+    }
+}
+
+/// A TAP device; it goes with its descriptor.
+#[derive(Debug)]
+pub struct Tap {
+    _file: File,
+    control: std::net::UdpSocket,
+    name: String,
+    index: u32,
+}
+
+impl Tap {
+    /// Creates the device with a given MAC.
+    pub fn new(name: &str, mac: [u8; 6]) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun")
+            .context("/dev/net/tun")?;
+        let mut r = Ifreq::new(name);
+        r.data[..2].copy_from_slice(&(IFF_TAP | IFF_NO_PI).to_ne_bytes());
+        r.call(file.as_raw_fd(), TUNSETIFF)?;
+        // Any socket of this namespace serves as a handle for the requests below.
+        let control = std::net::UdpSocket::bind("0.0.0.0:0")?;
+        let mut r = Ifreq::new(name);
+        r.data[..2].copy_from_slice(&ARPHRD_ETHER.to_ne_bytes());
+        r.data[2..8].copy_from_slice(&mac);
+        r.call(control.as_raw_fd(), libc::SIOCSIFHWADDR as _)?;
+        let mut r = Ifreq::new(name);
+        r.call(control.as_raw_fd(), libc::SIOCGIFINDEX as _)?;
+        let index = u32::from_ne_bytes([r.data[0], r.data[1], r.data[2], r.data[3]]);
+        Ok(Self {
+            _file: file,
+            control,
+            name: name.to_owned(),
+            index,
+        })
+    }
+
+    /// Interface index.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Sets an IPv4 address with a /24 mask, brings the device up and turns forwarding on.
+    pub fn configure(&self, addr: [u8; 4]) -> Result<()> {
+        let fd = self.control.as_raw_fd();
+        for (request, bytes) in [
+            (libc::SIOCSIFADDR, addr),
+            (libc::SIOCSIFNETMASK, [255, 255, 255, 0]),
+        ] {
+            let mut r = Ifreq::new(&self.name);
+            r.data[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            r.data[4..8].copy_from_slice(&bytes);
+            r.call(fd, request as _)?;
+        }
+        let mut r = Ifreq::new(&self.name);
+        r.data[..2].copy_from_slice(&(libc::IFF_UP as i16).to_ne_bytes());
+        r.call(fd, libc::SIOCSIFFLAGS as _)?;
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("ip_forward")
+    }
+}

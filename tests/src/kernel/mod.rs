@@ -1,0 +1,381 @@
+//! Runs the kernel programs on made-up packets, without attaching them.
+//!
+//! A [`Rig`] is one loaded object in a network namespace of its own with one TAP device, `lan0`.
+//! Programs run through `BPF_PROG_TEST_RUN`; maps are read and written as ABI structs. It needs
+//! root, and leaves nothing behind: programs, maps and namespace end with the thread.
+
+mod device;
+pub mod packet;
+pub mod sys;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use aya::maps::MapData;
+use aya::programs::{ProgramFd, SchedClassifier, SkLookup};
+use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
+use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS};
+use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
+use honk_common::route::{ClassBits, PortClasses, bank, mac_key};
+use honk_common::tables::RouteTables;
+use honk_common::{ABI_VERSION, Pod};
+
+pub use device::{Tap, enter_namespace};
+pub use sys::Ran;
+
+/// Names of the programs in the object.
+pub const CLASSIFIERS: [&str; 6] = [
+    "lan_ingress_l2",
+    "lan_ingress_l3",
+    "lan_egress_l2",
+    "lan_egress_l3",
+    "dev0_ingress",
+    "peer_ingress",
+];
+/// The program of type `sk_lookup`.
+pub const LOOKUP: &str = "listener_lookup";
+
+/// `TCX_NEXT`.
+pub const NEXT: i32 = -1;
+/// `TC_ACT_SHOT`.
+pub const SHOT: i32 = 2;
+/// `TC_ACT_REDIRECT`.
+pub const REDIRECT: i32 = 7;
+
+/// MAC of `lan0`: what clients send to.
+pub const GATEWAY_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
+/// MAC of `honk0p` in the tests.
+pub const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x0f, 0x02];
+/// Nonce of the tests.
+pub const NONCE: u8 = 0x5a;
+/// Interface index that stands for `honk0`; nothing has it.
+pub const HONK0: u32 = 77;
+
+/// The object under test; `HONK_BPF_OBJECT` names another one.
+pub fn object_path() -> PathBuf {
+    std::env::var_os("HONK_BPF_OBJECT").map_or_else(
+        || {
+            PathBuf::from(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../honk-ebpf/prebuilt/honk.bpf.o"
+            ))
+        },
+        PathBuf::from,
+    )
+}
+
+/// True if the test may run. Otherwise says why, and counts it as skipped.
+pub fn root_or_skip(test: &str) -> bool {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        return true;
+    }
+    skip(test, "needs root to load eBPF programs");
+    false
+}
+
+/// Notes a test that cannot run here: printed, and appended to the file `HONK_SKIP_LOG` names.
+pub fn skip(test: &str, why: &str) {
+    use std::io::Write as _;
+    println!("skipped: {test}: {why}");
+    if let Some(path) = std::env::var_os("HONK_SKIP_LOG")
+        && let Ok(mut f) = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+    {
+        let _ = writeln!(f, "{test}: {why}");
+    }
+}
+
+/// The bytes of an ABI struct.
+pub fn bytes<T: Pod>(value: &T) -> Vec<u8> {
+    // SAFETY: `Pod` promises no padding, so all bytes are initialised.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }.to_vec()
+}
+
+fn from_bytes<T: Pod>(b: &[u8]) -> T {
+    assert!(b.len() >= size_of::<T>());
+    // SAFETY: `Pod` promises that any bytes are a value; the length was checked.
+    unsafe { b.as_ptr().cast::<T>().read_unaligned() }
+}
+
+/// `__sk_buff` fields a test may set; the kernel refuses others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ctx {
+    /// `skb->mark`, also read back.
+    pub mark: u32,
+    /// Interface the packet came in through, for egress programs.
+    pub ingress_ifindex: u32,
+}
+
+/// One loaded object.
+#[derive(Debug)]
+pub struct Rig {
+    ebpf: aya::Ebpf,
+    programs: HashMap<&'static str, ProgramFd>,
+    lan: Tap,
+    cpus: usize,
+    inner: Vec<OwnedFd>,
+}
+
+impl Rig {
+    /// Enters a new namespace and loads everything. The gate is open, no rule installed.
+    pub fn new() -> Result<Self> {
+        Self::with_flow_entries(4096)
+    }
+
+    /// The same with a chosen capacity of `FLOW`.
+    pub fn with_flow_entries(entries: u32) -> Result<Self> {
+        enter_namespace()?;
+        let lan = Tap::new("lan0", GATEWAY_MAC)?;
+        let path = object_path();
+        let object = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        let mut ebpf = aya::EbpfLoader::new()
+            .map_max_entries("FLOW", entries)
+            .verifier_log_level(aya::VerifierLogLevel::STATS)
+            .load(&object)
+            .context("cannot load the object")?;
+        let mut programs = HashMap::new();
+        for name in CLASSIFIERS {
+            let program: &mut SchedClassifier = ebpf
+                .program_mut(name)
+                .with_context(|| format!("no program {name}"))?
+                .try_into()?;
+            program
+                .load()
+                .with_context(|| format!("verifier refuses {name}"))?;
+            programs.insert(name, program.fd()?.try_clone()?);
+        }
+        let program: &mut SkLookup = ebpf.program_mut(LOOKUP).context(LOOKUP)?.try_into()?;
+        program.load().context("verifier refuses listener_lookup")?;
+        programs.insert(LOOKUP, program.fd()?.try_clone()?);
+        let rig = Self {
+            ebpf,
+            programs,
+            lan,
+            cpus: possible_cpus()?,
+            inner: Vec::new(),
+        };
+        rig.put("GATE", &0u32, &GATE_OPEN);
+        rig.put("FLAGS", &0u32, &OFFLOAD_DIRECT);
+        rig.put("PARAM", &0u32, &rig.param());
+        Ok(rig)
+    }
+
+    /// The parameters the rig starts with.
+    pub fn param(&self) -> Param {
+        Param {
+            own_mark: 0x100,
+            honk0_ifindex: HONK0,
+            peer_mac: PEER_MAC,
+            nonce: NONCE,
+            lan_ifindex: [self.lan.index(), 0, 0, 0, 0, 0, 0, 0],
+            ..Param::default()
+        }
+    }
+
+    /// The LAN device.
+    pub fn lan(&self) -> &Tap {
+        &self.lan
+    }
+
+    /// Instructions the verifier walked for a program.
+    pub fn verified_insns(&self, program: &str) -> Result<u32> {
+        let program = self.ebpf.program(program).context("no such program")?;
+        let info = match program {
+            aya::programs::Program::SchedClassifier(p) => p.info()?,
+            aya::programs::Program::SkLookup(p) => p.info()?,
+            _ => bail!("unexpected program type"),
+        };
+        info.verified_instruction_count()
+            .context("kernel older than 5.16")
+    }
+
+    fn map(&self, name: &str) -> BorrowedFd<'_> {
+        use aya::maps::Map;
+        let data: &MapData = match self
+            .ebpf
+            .map(name)
+            .unwrap_or_else(|| panic!("no map {name}"))
+        {
+            Map::Array(m)
+            | Map::HashMap(m)
+            | Map::LruHashMap(m)
+            | Map::PerCpuArray(m)
+            | Map::ArrayOfMaps(m)
+            | Map::RingBuf(m)
+            | Map::SockMap(m) => m,
+            other => panic!("map {name} has an unexpected type: {other:?}"),
+        };
+        data.fd().as_fd()
+    }
+
+    /// Writes one entry.
+    pub fn put<K: Pod, V: Pod>(&self, map: &str, key: &K, value: &V) {
+        self.put_raw(map, &bytes(key), &bytes(value));
+    }
+
+    /// Writes one entry given as bytes.
+    pub fn put_raw(&self, map: &str, key: &[u8], value: &[u8]) {
+        sys::update(self.map(map), key, value).unwrap_or_else(|e| panic!("{map}: {e}"));
+    }
+
+    /// Reads one entry.
+    pub fn get<V: Pod>(&self, map: &str, key: &[u8]) -> Option<V> {
+        let mut value = vec![0u8; size_of::<V>()];
+        sys::lookup(self.map(map), key, &mut value)
+            .unwrap_or_else(|e| panic!("{map}: {e}"))
+            .then(|| from_bytes(&value))
+    }
+
+    /// Removes one entry.
+    pub fn del(&self, map: &str, key: &[u8]) -> bool {
+        sys::delete(self.map(map), key).unwrap_or_else(|e| panic!("{map}: {e}"))
+    }
+
+    /// Empties a hash map.
+    pub fn clear(&self, map: &str, key_size: usize) {
+        let fd = self.map(map);
+        while let Some(key) = sys::first_key(fd, key_size).unwrap_or_else(|e| panic!("{map}: {e}"))
+        {
+            self.del(map, &key);
+        }
+    }
+
+    /// Whether a hash map has no entry.
+    pub fn is_empty(&self, map: &str, key_size: usize) -> bool {
+        matches!(sys::first_key(self.map(map), key_size), Ok(None))
+    }
+
+    fn per_cpu<V: Pod>(&self, map: &str, index: u32) -> Vec<V> {
+        let mut all = vec![0u8; size_of::<V>() * self.cpus];
+        assert!(
+            sys::lookup(self.map(map), &index.to_ne_bytes(), &mut all)
+                .unwrap_or_else(|e| panic!("{map}: {e}"))
+        );
+        all.chunks(size_of::<V>()).map(from_bytes).collect()
+    }
+
+    /// A counter, summed over CPUs.
+    pub fn stat(&self, stat: Stat) -> u64 {
+        assert!((stat as u32) < STATS_ENTRIES);
+        self.per_cpu::<u64>("STATS", stat as u32).iter().sum()
+    }
+
+    /// Traffic of an ordinal, summed over CPUs.
+    pub fn traffic(&self, ordinal: u8) -> OutStats {
+        let mut sum = OutStats::default();
+        for s in self.per_cpu::<OutStats>("OUT_STATS", ordinal.into()) {
+            sum.tx_packets += s.tx_packets;
+            sum.tx_bytes += s.tx_bytes;
+            sum.rx_packets += s.rx_packets;
+            sum.rx_bytes += s.rx_bytes;
+        }
+        sum
+    }
+
+    /// The event ring; draining it is the caller's business.
+    pub fn events(&mut self) -> Vec<honk_common::event::Event> {
+        let mut ring = aya::maps::RingBuf::try_from(self.ebpf.map_mut("EVENTS").expect("EVENTS"))
+            .expect("a ring buffer");
+        let mut all = Vec::new();
+        while let Some(item) = ring.next() {
+            all.push(from_bytes(&item));
+        }
+        all
+    }
+
+    /// Runs a classifier on a packet.
+    pub fn run(&self, program: &str, data: &[u8], ctx: &mut Ctx) -> Ran {
+        self.repeat(program, data, ctx, 1)
+    }
+
+    /// Runs a classifier many times; `Ran::ns` is the average.
+    pub fn repeat(&self, program: &str, data: &[u8], ctx: &mut Ctx, repeat: u32) -> Ran {
+        let mut skb = [0u32; 48];
+        skb[2] = ctx.mark;
+        skb[9] = ctx.ingress_ifindex;
+        skb[10] = self.lan.index();
+        let mut raw: Vec<u8> = skb.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let fd = self.programs[program].as_fd();
+        let ran = sys::test_run(fd, data, &mut raw, repeat)
+            .unwrap_or_else(|e| panic!("{program} on {} bytes: {e}", data.len()));
+        ctx.mark = u32::from_ne_bytes([raw[8], raw[9], raw[10], raw[11]]);
+        ran
+    }
+
+    /// Runs `listener_lookup`; returns its verdict and the cookie of the selected socket.
+    pub fn lookup(&self, family: u32, protocol: u32) -> (i32, u64) {
+        // struct bpf_sk_lookup: cookie u64, family, protocol, remote ip4, ip6[4], port, ...
+        let mut ctx = [0u32; 18];
+        ctx[2] = family;
+        ctx[3] = protocol;
+        let mut raw: Vec<u8> = ctx.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let ran = sys::test_run(self.programs[LOOKUP].as_fd(), &[], &mut raw, 1)
+            .unwrap_or_else(|e| panic!("listener_lookup: {e}"));
+        (ran.verdict, from_bytes(&raw))
+    }
+
+    /// Puts a listening or bound socket into `SOCKS`.
+    pub fn publish(&self, slot: u32, socket: BorrowedFd<'_>) {
+        use std::os::fd::AsRawFd as _;
+        let fd = socket.as_raw_fd() as u32;
+        self.put("SOCKS", &slot, &fd);
+    }
+
+    /// Writes a rule set into the bank of `generation` and makes it the one in force.
+    pub fn install(&mut self, tables: &RouteTables, generation: u32) -> Result<()> {
+        let b = bank(generation);
+        for (i, act) in tables.acts.iter().enumerate() {
+            self.put("RULE_ACT", &(b * MAX_RULES as u32 + i as u32), act);
+        }
+        for (i, bits) in tables.classes.iter().enumerate() {
+            self.put(
+                "CLASS_BITS",
+                &(b * MAX_CLASSES as u32 + i as u32),
+                &ClassBits(*bits),
+            );
+        }
+        for (dir, ports) in [(0, &tables.dport), (1, &tables.sport)] {
+            for (i, four) in ports.chunks_exact(4).enumerate() {
+                let value = PortClasses([four[0], four[1], four[2], four[3]]);
+                self.put(
+                    "PORT_CLASS",
+                    &((b * 2 + dir) * PORT_ELEMS + i as u32),
+                    &value,
+                );
+            }
+        }
+        self.put("DSCP_CLASS", &b, &tables.dscp);
+        self.clear("MAC_CLASS", 8);
+        for (mac, class) in &tables.mac {
+            self.put("MAC_CLASS", &mac_key(b, *mac), class);
+        }
+        for (map, prefixes) in [("DEST_LPM", &tables.dest), ("SRC_LPM", &tables.src)] {
+            let inner = sys::create_prefixes(prefixes.len() as u32 + 16)?;
+            for (key, class) in prefixes {
+                sys::update(inner.as_fd(), &bytes(key), &bytes(class))?;
+            }
+            use std::os::fd::AsRawFd as _;
+            self.put(map, &b, &(inner.as_raw_fd() as u32));
+            self.inner.push(inner);
+        }
+        let mut meta = tables.meta;
+        meta.generation = generation;
+        self.put("ROUTE_META", &b, &meta);
+        self.put("ROUTE_SEL", &0u32, &generation);
+        let keep = self.inner.len().saturating_sub(4);
+        self.inner.drain(..keep);
+        Ok(())
+    }
+}
+
+/// Version of the ABI the rig was built with.
+pub const ABI: u32 = ABI_VERSION;
+
+fn possible_cpus() -> Result<usize> {
+    aya::util::nr_cpus().map_err(|(file, e)| anyhow::anyhow!("{file}: {e}"))
+}

@@ -1,0 +1,1 @@
+//! Packets for the tests, built header by header.
