@@ -9,4 +9,5 @@ pub mod group;
 pub mod id;
 mod name;
 pub mod node;
+pub mod reload;
 pub mod routing;

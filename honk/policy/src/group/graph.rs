@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use honk_grammar::diag::{Diagnostic, Severity};
-
 use super::{builtin, table::Final};
 use crate::{config::GroupDef, node::Node};
 
@@ -129,11 +127,4 @@ pub(super) fn final_cycles(graph: &Graph, finals: &[Final]) -> Vec<bool> {
     let cyclic =
         |(group, target): (usize, &Final)| target.group().is_some_and(|t| reaches(t, group));
     finals.iter().enumerate().map(cyclic).collect()
-}
-
-/// A warning about a group; the names stand in the message, not in machine fields (G-210).
-pub(super) fn warning(number: &'static str, slug: &'static str, message: String) -> Diagnostic {
-    let mut finding = Diagnostic::new(Severity::Warning, number, slug, None, message);
-    finding.section = Some("group".to_owned());
-    finding
 }

@@ -5,6 +5,7 @@
 //! table; the caller publishes it. Slots, ids and choices follow the group's name from one
 //! table to the next.
 
+mod assembly;
 pub mod builtin;
 pub mod choice;
 mod graph;

@@ -1,25 +1,22 @@
 //! The snapshot: groups with their members, slots and worked-out selections.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use honk_common::outbound::{
     self, FAMS, NET_DNS, NET_TCP, NET_UDP, STATE_BLOCK, STATE_DEAD, STATE_DIRECT, USER_FIRST,
 };
-use honk_grammar::diag::{Diagnostic, Severity};
+use honk_grammar::diag::Diagnostic;
 
 use super::{
+    assembly::{self, Assembly},
     builtin,
-    graph::{self, Graph, MAX_DEPTH},
     health::{AllAlive, Health},
-    member::{self, Member},
+    member::Member,
     resolve::{Refuse, Resolver, Selected, Source},
-    slot::{self, Retired},
+    slot::Retired,
 };
 use crate::{
-    config::{Config, FilterLine, GroupDef},
+    config::{Config, GroupDef},
     id::{GroupId, MemberId, Network, Ordinal, Uuid},
     node::{Node, Protocol},
 };
@@ -94,8 +91,8 @@ impl Final {
 pub struct GroupTable {
     pub(super) groups: Vec<Arc<Group>>,
     pub(super) health: Arc<dyn Health>,
-    nodes: Arc<[Arc<Node>]>,
-    retired: Vec<Retired>,
+    pub(super) nodes: Arc<[Arc<Node>]>,
+    pub(super) retired: Vec<Retired>,
     /// By slot and network; `None` where no group is.
     picks: Vec<[Option<Result<Selected, Refuse>>; 2]>,
 }
@@ -103,7 +100,8 @@ pub struct GroupTable {
 impl GroupTable {
     /// The groups of a configuration. Slots, ids and choices of groups that `previous` has by
     /// name are carried over; slots of those that vanished are [`retired`](Self::retired). An
-    /// error among the findings means that the table must not be published.
+    /// error among the findings means that the table must not be published. Names that nobody
+    /// declares are no finding here: the lowering reports them, with their place.
     pub fn build(
         config: &Config,
         previous: Option<&Self>,
@@ -118,16 +116,15 @@ impl GroupTable {
         previous: Option<&Self>,
         new_id: &mut dyn FnMut() -> Uuid,
     ) -> (Self, Vec<Diagnostic>) {
-        let nodes = shared_nodes(nodes, previous);
+        let nodes = assembly::shared_nodes(nodes, previous);
         let mut findings = Vec::new();
-        let (slots, retired) = slots(defs, previous, &mut findings);
+        let (slots, retired) = assembly::slots(defs, previous, &mut findings);
         let ids = defs.iter().map(|def| {
             let old = previous.and_then(|p| p.group_named(&def.name));
             old.map_or_else(|| GroupId(new_id()), |g| g.id)
         });
         let ids: Vec<GroupId> = ids.collect();
-        let groups = Assembly::new(defs, &nodes, ids, slots).groups(previous);
-        findings.extend(groups.iter().flat_map(|g| g.warnings.iter().cloned()));
+        let groups = Assembly::new(defs, &nodes, ids, slots).groups(previous, &mut findings);
         let health = previous.map_or_else(|| Arc::new(AllAlive) as _, |p| Arc::clone(&p.health));
         let mut table = Self {
             groups,
@@ -289,201 +286,4 @@ fn state_bits(pick: Result<&Selected, Refuse>) -> u32 {
         Ok(Protocol::Block) => STATE_BLOCK,
         Ok(_) => 0,
     }
-}
-
-/// The nodes; one that did not change stays the same allocation.
-fn shared_nodes(nodes: &[Node], previous: Option<&GroupTable>) -> Arc<[Arc<Node>]> {
-    let old: HashMap<_, _> = previous
-        .iter()
-        .flat_map(|p| p.nodes.iter())
-        .map(|n| (n.id, n))
-        .collect();
-    let shared = |node: &Node| match old.get(&node.id) {
-        Some(same) if ***same == *node => Arc::clone(same),
-        _ => Arc::new(node.clone()),
-    };
-    nodes.iter().map(shared).collect()
-}
-
-fn slots(
-    defs: &[GroupDef],
-    previous: Option<&GroupTable>,
-    findings: &mut Vec<Diagnostic>,
-) -> (Vec<Ordinal>, Vec<Retired>) {
-    let names: Vec<Arc<str>> = defs.iter().map(|d| d.name.as_str().into()).collect();
-    let held = |name: &str| {
-        let old = previous?.group_named(name)?;
-        Some(old.slot).filter(|slot| outbound::is_user(slot.0))
-    };
-    let mut retired = previous.map_or_else(Vec::new, |p| p.retired.clone());
-    for old in previous.into_iter().flat_map(GroupTable::groups) {
-        if outbound::is_user(old.slot.0) && !names.contains(&old.name) {
-            retired.push(Retired {
-                name: Arc::clone(&old.name),
-                slot: old.slot,
-            });
-        }
-    }
-    let slots = slot::assign(&names, held, &mut retired);
-    let slots = defs.iter().zip(slots).map(|(def, slot)| {
-        slot.unwrap_or_else(|| {
-            let message = format!(
-                "no ordinal is free for group `{}`: flows of removed groups still use theirs",
-                def.name
-            );
-            let finding =
-                Diagnostic::new(Severity::Error, "E901", "too-many-groups", None, message);
-            findings.push(finding.help("reload again when those flows have ended"));
-            // Fails closed if it is published all the same.
-            Ordinal(outbound::BLOCK)
-        })
-    });
-    let slots = slots.collect();
-    (slots, retired)
-}
-
-/// What is known while the groups are put together.
-struct Assembly<'a> {
-    defs: &'a [GroupDef],
-    nodes: &'a [Arc<Node>],
-    ids: Vec<GroupId>,
-    slots: Vec<Ordinal>,
-    graph: Graph,
-    heights: Vec<usize>,
-    finals: Vec<Final>,
-    final_cycles: Vec<bool>,
-    declared: HashSet<&'a str>,
-}
-
-impl<'a> Assembly<'a> {
-    fn new(
-        defs: &'a [GroupDef],
-        nodes: &'a [Arc<Node>],
-        ids: Vec<GroupId>,
-        slots: Vec<Ordinal>,
-    ) -> Self {
-        let declared = defs.iter().enumerate().filter(|(_, d)| !d.implicit);
-        let by_name: HashMap<&str, usize> = declared.map(|(i, d)| (d.name.as_str(), i)).collect();
-        let edges = defs.iter().map(|def| {
-            let tags = member::tags(def).into_iter();
-            tags.filter_map(|tag| by_name.get(tag).copied()).collect()
-        });
-        let graph = Graph::new(defs, edges.collect());
-        let finals = defs.iter().map(|d| graph::final_target(d, nodes, &by_name));
-        let finals: Vec<Final> = finals.collect();
-        Self {
-            heights: graph.heights(),
-            final_cycles: graph::final_cycles(&graph, &finals),
-            declared: by_name.into_keys().collect(),
-            defs,
-            nodes,
-            ids,
-            slots,
-            graph,
-            finals,
-        }
-    }
-
-    fn groups(self, previous: Option<&GroupTable>) -> Vec<Arc<Group>> {
-        let group = |index: usize| Arc::new(self.group(index, previous));
-        (0..self.defs.len()).map(group).collect()
-    }
-
-    fn group(&self, index: usize, previous: Option<&GroupTable>) -> Group {
-        let def = &self.defs[index];
-        let nodes = member::nodes(def, self.nodes).into_iter().map(Member::Node);
-        let nested = self.graph.children[index]
-            .iter()
-            .map(|&index| Member::Group {
-                id: self.ids[index],
-                name: self.defs[index].name.as_str().into(),
-                index,
-            });
-        let members: Arc<[Member]> = nodes.chain(nested).collect();
-        let default = def.default.as_deref();
-        let default = default.and_then(|tag| members.iter().position(|m| m.name() == tag));
-        let old = previous.and_then(|p| p.group_named(&def.name));
-        let exists = |id: &MemberId| members.iter().any(|m| m.id() == *id);
-        // A choice whose member is gone falls through to `default` (G-123, G-184).
-        let choices = old.map_or([None; 2], |g| g.choices.map(|c| c.filter(exists)));
-        Group {
-            id: self.ids[index],
-            name: def.name.as_str().into(),
-            slot: self.slots[index],
-            selection_revision: old.map_or(0, |g| {
-                g.selection_revision + u64::from(g.choices != choices)
-            }),
-            warnings: self.warnings(index, &members, default).into(),
-            def: Arc::new(def.clone()),
-            members,
-            choices,
-            default,
-            final_: self.finals[index].clone(),
-            final_name: def.final_.as_deref().map(Into::into),
-            final_cyclic: self.final_cycles[index],
-            cut: self.graph.cut[index].as_slice().into(),
-        }
-    }
-
-    fn warnings(
-        &self,
-        index: usize,
-        members: &[Member],
-        default: Option<usize>,
-    ) -> Vec<Diagnostic> {
-        let def = &self.defs[index];
-        let name = &def.name;
-        let mut found = Vec::new();
-        let mut warn = |number, slug, message| found.push(graph::warning(number, slug, message));
-        for tag in member::tags(def) {
-            if !self.declared.contains(tag) {
-                let message = format!("group `{name}` lists group `{tag}`, which does not exist");
-                warn("W503", "group-unknown", message);
-            }
-        }
-        for &child in &self.graph.cut[index] {
-            let child = &self.defs[child].name;
-            let message = format!(
-                "group `{name}` lists group `{child}`, which leads back to it; the entry is left out"
-            );
-            warn("W909", "group-cycle", message);
-        }
-        if self.heights[index] > MAX_DEPTH {
-            let message = format!(
-                "group `{name}` nests {} groups deep; below {MAX_DEPTH} nothing is selected",
-                self.heights[index]
-            );
-            warn("W909", "group-depth", message);
-        }
-        if let (Some(tag), None) = (&def.default, default) {
-            let message = format!("default `{tag}` of group `{name}` is no member; it is ignored");
-            warn("W503", "default-unknown", message);
-        }
-        if let (Some(tag), Final::Missing) = (&def.final_, &self.finals[index]) {
-            let message = format!(
-                "final `{tag}` of group `{name}` does not exist; flows that need it are refused"
-            );
-            warn("W503", "final-missing", message);
-        }
-        if self.final_cycles[index] {
-            let message =
-                format!("final of group `{name}` leads back to it; flows that need it are refused");
-            warn("W909", "final-cycle", message);
-        }
-        if members.is_empty() && !reported_empty(def) {
-            warn("", "group-empty", format!("group `{name}` has no member"));
-        }
-        found
-    }
-}
-
-/// Every line already has a warning of its own, as `group()` has.
-fn reported_empty(def: &GroupDef) -> bool {
-    let lines = def.filters.as_deref().unwrap_or_default();
-    let silent = |line: &FilterLine| match line {
-        FilterLine::Ignored => true,
-        FilterLine::Groups(tags) => tags.is_empty(),
-        FilterLine::Nodes(_) => false,
-    };
-    !lines.is_empty() && lines.iter().all(silent)
 }

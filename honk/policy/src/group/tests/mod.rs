@@ -5,6 +5,7 @@ mod membership;
 mod nesting;
 mod selecting;
 mod slots;
+mod text;
 mod views;
 
 use std::{collections::HashSet, net::Ipv4Addr, sync::Arc};
@@ -162,6 +163,13 @@ impl Builder {
 
 fn table(nodes: &[Node], groups: &[GroupDef]) -> GroupTable {
     Builder::default().build(nodes, groups, None).0
+}
+
+/// Codes of the warnings that readers of the groups see.
+fn warned(nodes: &[Node], groups: &[GroupDef]) -> Vec<(&'static str, &'static str)> {
+    let table = table(nodes, groups);
+    let warnings = table.groups().flat_map(|g| g.warnings.iter());
+    warnings.map(|d| (d.number, d.slug)).collect()
 }
 
 fn findings(nodes: &[Node], groups: &[GroupDef]) -> Vec<(&'static str, &'static str)> {

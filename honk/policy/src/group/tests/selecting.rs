@@ -45,6 +45,9 @@ fn default_that_is_no_member_is_reported_and_ignored() {
     let groups = [of("g", &["a"]).default("c")];
     assert_eq!(tcp(&table(&three(), &groups), "g"), Ok(1));
     assert_eq!(findings(&three(), &groups), [("W503", "default-unknown")]);
+    let undeclared = [all("g").default("gone")];
+    assert_eq!(warned(&three(), &undeclared), [("W503", "default-unknown")]);
+    assert_eq!(findings(&three(), &undeclared), []);
 }
 
 // G-107, G-108
@@ -119,7 +122,7 @@ fn missing_final_refuses_and_never_means_direct() {
     let table = table(&three(), &groups);
     assert_eq!(tcp(&table, "g"), Err(Refuse::FinalMissing));
     assert_eq!(tcp(&table, "h"), Ok(1));
-    let found = findings(&three(), &groups);
+    let found = warned(&three(), &groups);
     assert_eq!(
         found
             .iter()

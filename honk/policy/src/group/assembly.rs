@@ -1,0 +1,260 @@
+//! From declarations and the previous table to groups: nothing is selected here.
+//!
+//! What a group has kept (slot, id, choices) comes from the previous table by its name; the
+//! rest is worked out anew. Findings carry no place: by now only meaning is left.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use honk_common::outbound;
+use honk_grammar::diag::{Diagnostic, Severity};
+
+use super::{
+    builtin,
+    graph::{self, Graph, MAX_DEPTH},
+    member::{self, Member},
+    slot::{self, Retired},
+    table::{Final, Group, GroupTable},
+};
+use crate::{
+    config::{FilterLine, GroupDef},
+    id::{GroupId, MemberId, Ordinal},
+    node::Node,
+};
+
+/// What is known while the groups are put together.
+pub(super) struct Assembly<'a> {
+    defs: &'a [GroupDef],
+    nodes: &'a [Arc<Node>],
+    ids: Vec<GroupId>,
+    slots: Vec<Ordinal>,
+    graph: Graph,
+    heights: Vec<usize>,
+    finals: Vec<Final>,
+    final_cycles: Vec<bool>,
+    declared: HashSet<&'a str>,
+}
+
+impl<'a> Assembly<'a> {
+    pub(super) fn new(
+        defs: &'a [GroupDef],
+        nodes: &'a [Arc<Node>],
+        ids: Vec<GroupId>,
+        slots: Vec<Ordinal>,
+    ) -> Self {
+        let declared = defs.iter().enumerate().filter(|(_, d)| !d.implicit);
+        let by_name: HashMap<&str, usize> = declared.map(|(i, d)| (d.name.as_str(), i)).collect();
+        let edges = defs.iter().map(|def| {
+            let tags = member::tags(def).into_iter();
+            tags.filter_map(|tag| by_name.get(tag).copied()).collect()
+        });
+        let graph = Graph::new(defs, edges.collect());
+        let finals = defs.iter().map(|d| graph::final_target(d, nodes, &by_name));
+        let finals: Vec<Final> = finals.collect();
+        Self {
+            heights: graph.heights(),
+            final_cycles: graph::final_cycles(&graph, &finals),
+            declared: by_name.into_keys().collect(),
+            defs,
+            nodes,
+            ids,
+            slots,
+            graph,
+            finals,
+        }
+    }
+
+    pub(super) fn groups(
+        self,
+        previous: Option<&GroupTable>,
+        findings: &mut Vec<Diagnostic>,
+    ) -> Vec<Arc<Group>> {
+        let group = |index: usize| Arc::new(self.group(index, previous, findings));
+        (0..self.defs.len()).map(group).collect()
+    }
+
+    fn group(
+        &self,
+        index: usize,
+        previous: Option<&GroupTable>,
+        findings: &mut Vec<Diagnostic>,
+    ) -> Group {
+        let def = &self.defs[index];
+        let nodes = member::nodes(def, self.nodes).into_iter().map(Member::Node);
+        let nested = self.graph.children[index]
+            .iter()
+            .map(|&index| Member::Group {
+                id: self.ids[index],
+                name: self.defs[index].name.as_str().into(),
+                index,
+            });
+        let members: Arc<[Member]> = nodes.chain(nested).collect();
+        let default = def.default.as_deref();
+        let default = default.and_then(|tag| members.iter().position(|m| m.name() == tag));
+        let old = previous.and_then(|p| p.group_named(&def.name));
+        let exists = |id: &MemberId| members.iter().any(|m| m.id() == *id);
+        // A choice whose member is gone falls through to `default` (G-123, G-184).
+        let choices = old.map_or([None; 2], |g| g.choices.map(|c| c.filter(exists)));
+        let found = self.found(index, &members, default);
+        findings.extend_from_slice(&found);
+        let warnings = self.undeclared(index).into_iter().chain(found).collect();
+        Group {
+            id: self.ids[index],
+            name: def.name.as_str().into(),
+            slot: self.slots[index],
+            selection_revision: old.map_or(0, |g| {
+                g.selection_revision + u64::from(g.choices != choices)
+            }),
+            warnings,
+            def: Arc::new(def.clone()),
+            members,
+            choices,
+            default,
+            final_: self.finals[index].clone(),
+            final_name: def.final_.as_deref().map(Into::into),
+            final_cyclic: self.final_cycles[index],
+            cut: self.graph.cut[index].as_slice().into(),
+        }
+    }
+
+    /// What only the finished groups tell.
+    fn found(&self, index: usize, members: &[Member], default: Option<usize>) -> Vec<Diagnostic> {
+        let def = &self.defs[index];
+        let name = &def.name;
+        let mut found = Vec::new();
+        let mut warn = |number, slug, message| found.push(warning(number, slug, message));
+        for &child in &self.graph.cut[index] {
+            let child = &self.defs[child].name;
+            let message = format!(
+                "group `{name}` lists group `{child}`, which leads back to it; the entry is left out"
+            );
+            warn("W909", "group-cycle", message);
+        }
+        if self.heights[index] > MAX_DEPTH {
+            let message = format!(
+                "group `{name}` nests {} groups deep; below {MAX_DEPTH} nothing is selected",
+                self.heights[index]
+            );
+            warn("W909", "group-depth", message);
+        }
+        if let (Some(tag), None) = (&def.default, default)
+            && self.is_declared(tag)
+        {
+            let message = format!("default `{tag}` of group `{name}` is no member; it is ignored");
+            warn("W503", "default-unknown", message);
+        }
+        if self.final_cycles[index] {
+            let message =
+                format!("final of group `{name}` leads back to it; flows that need it are refused");
+            warn("W909", "final-cycle", message);
+        }
+        if members.is_empty() && !reported_empty(def) {
+            warn("", "group-empty", format!("group `{name}` has no member"));
+        }
+        found
+    }
+
+    /// Names that nobody declares. The lowering has reported them with their place; here they
+    /// are for readers of the group.
+    fn undeclared(&self, index: usize) -> Vec<Diagnostic> {
+        let def = &self.defs[index];
+        let name = &def.name;
+        let mut found = Vec::new();
+        let mut warn = |slug, message| found.push(warning("W503", slug, message));
+        for tag in member::tags(def) {
+            if !self.declared.contains(tag) {
+                let message = format!("group `{name}` lists group `{tag}`, which does not exist");
+                warn("group-unknown", message);
+            }
+        }
+        if let Some(tag) = def.default.as_ref().filter(|tag| !self.is_declared(tag)) {
+            let message =
+                format!("default `{tag}` of group `{name}` does not exist; it is ignored");
+            warn("default-unknown", message);
+        }
+        if let (Some(tag), Final::Missing) = (&def.final_, &self.finals[index]) {
+            let message = format!(
+                "final `{tag}` of group `{name}` does not exist; flows that need it are refused"
+            );
+            warn("final-missing", message);
+        }
+        found
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        let node = || self.nodes.iter().any(|n| n.name == name);
+        builtin::named(name).is_some() || self.declared.contains(name) || node()
+    }
+}
+
+/// The nodes; one that did not change stays the same allocation.
+pub(super) fn shared_nodes(nodes: &[Node], previous: Option<&GroupTable>) -> Arc<[Arc<Node>]> {
+    let old: HashMap<_, _> = previous
+        .iter()
+        .flat_map(|p| p.nodes.iter())
+        .map(|n| (n.id, n))
+        .collect();
+    let shared = |node: &Node| match old.get(&node.id) {
+        Some(same) if ***same == *node => Arc::clone(same),
+        _ => Arc::new(node.clone()),
+    };
+    nodes.iter().map(shared).collect()
+}
+
+/// Slots of the groups, and those that no group may get yet.
+pub(super) fn slots(
+    defs: &[GroupDef],
+    previous: Option<&GroupTable>,
+    findings: &mut Vec<Diagnostic>,
+) -> (Vec<Ordinal>, Vec<Retired>) {
+    let names: Vec<Arc<str>> = defs.iter().map(|d| d.name.as_str().into()).collect();
+    let held = |name: &str| {
+        let old = previous?.group_named(name)?;
+        Some(old.slot).filter(|slot| outbound::is_user(slot.0))
+    };
+    let mut retired = previous.map_or_else(Vec::new, |p| p.retired.clone());
+    for old in previous.into_iter().flat_map(GroupTable::groups) {
+        if outbound::is_user(old.slot.0) && !names.contains(&old.name) {
+            retired.push(Retired {
+                name: Arc::clone(&old.name),
+                slot: old.slot,
+            });
+        }
+    }
+    let slots = slot::assign(&names, held, &mut retired);
+    let slots = defs.iter().zip(slots).map(|(def, slot)| {
+        slot.unwrap_or_else(|| {
+            let message = format!(
+                "no ordinal is free for group `{}`: flows of removed groups still use theirs",
+                def.name
+            );
+            let finding =
+                Diagnostic::new(Severity::Error, "E901", "too-many-groups", None, message);
+            findings.push(finding.help("reload again when those flows have ended"));
+            // Fails closed if it is published all the same.
+            Ordinal(outbound::BLOCK)
+        })
+    });
+    let slots = slots.collect();
+    (slots, retired)
+}
+
+/// Every line already has a warning of its own, as `group()` has.
+fn reported_empty(def: &GroupDef) -> bool {
+    let lines = def.filters.as_deref().unwrap_or_default();
+    let silent = |line: &FilterLine| match line {
+        FilterLine::Ignored => true,
+        FilterLine::Groups(tags) => tags.is_empty(),
+        FilterLine::Nodes(_) => false,
+    };
+    !lines.is_empty() && lines.iter().all(silent)
+}
+
+/// A warning about a group; the names stand in the message, not in machine fields (G-210).
+fn warning(number: &'static str, slug: &'static str, message: String) -> Diagnostic {
+    let mut finding = Diagnostic::new(Severity::Warning, number, slug, None, message);
+    finding.section = Some("group".to_owned());
+    finding
+}
