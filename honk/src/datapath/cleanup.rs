@@ -1,0 +1,49 @@
+//! Removes what a dead daemon left (`honk cleanup`). Whether one is alive is the caller's
+//! question: it holds the lock.
+
+use std::{collections::HashSet, path::Path};
+
+use super::{
+    error::Error,
+    hooks, pair,
+    pins::{self, Pins},
+    sysctl::Sysctls,
+};
+use crate::{netlink::Rtnl, netns};
+
+/// What was found and removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CleanupReport {
+    /// Pinned links that kept deciding.
+    pub(crate) links: usize,
+    /// `clsact` filters.
+    pub(crate) filters: usize,
+    /// Whether the pair was still there.
+    pub(crate) pair: bool,
+    /// Host settings put back.
+    pub(crate) settings: usize,
+}
+
+/// Removes links, pins, filters and the pair of the calling thread's namespace, and restores
+/// host settings. A link `honk0` that honk did not make stays and is reported as an error.
+pub(crate) fn cleanup(pin_root: &Path, runtime_dir: &Path) -> Result<CleanupReport, Error> {
+    let mut rtnl = Rtnl::open()?;
+    let mut report = CleanupReport::default();
+    if let Some(pins) = pins_of(pin_root)? {
+        report.links = pins.clear();
+    }
+    report.filters = hooks::remove_filters(&mut rtnl, &HashSet::new())?;
+    report.pair = pair::remove_stale(&mut rtnl)?;
+    report.settings = Sysctls::open(runtime_dir)?.restore()?;
+    Ok(report)
+}
+
+/// Whether a dead daemon's links keep blocking (`on_crash: block`).
+pub(crate) fn is_blocking(pin_root: &Path) -> bool {
+    matches!(pins_of(pin_root), Ok(Some(pins)) if pins.mode().as_deref() == Some("block"))
+}
+
+fn pins_of(root: &Path) -> Result<Option<Pins>, Error> {
+    let inode = netns::current_inode()?;
+    Ok(pins::is_bpffs(root).then(|| Pins::new(root, inode)))
+}

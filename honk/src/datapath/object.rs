@@ -1,0 +1,288 @@
+//! The kernel object: loads it and keeps typed handles on its maps and programs.
+//!
+//! aya reads the ELF file, creates maps and loads programs; afterwards only descriptors are
+//! kept. Dropping this drops the maps and programs that nothing else holds.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use aya::{
+    EbpfLoader,
+    maps::{Map as AyaMap, MapData, RingBuf},
+    programs::{Program, ProgramError},
+};
+use honk_common::{
+    counter::OutStats,
+    flow::{FlowVal, ReturnVal},
+    key::FlowKey,
+    param::{AbiMeta, Param},
+    route::{ClassBits, DscpClasses, PortClasses, RouteMeta, RuleAct},
+};
+
+use super::{
+    error::Error,
+    map::{Addr, Map, PnameKey},
+};
+use crate::netlink::Side;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../honk-ebpf/prebuilt/honk.bpf.o"
+));
+
+/// Maps the daemon reads or writes.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub(super) gate: Map<u32, u32>,
+    pub(super) param: Map<u32, Param>,
+    pub(super) flags: Map<u32, u32>,
+    pub(super) flow: Map<FlowKey, FlowVal>,
+    pub(super) ret: Map<Addr, ReturnVal>,
+    pub(super) local_addr: Map<Addr, u32>,
+    pub(super) route_sel: Map<u32, u32>,
+    pub(super) route_meta: Map<u32, RouteMeta>,
+    pub(super) rule_act: Map<u32, RuleAct>,
+    pub(super) class_bits: Map<u32, ClassBits>,
+    pub(super) port_class: Map<u32, PortClasses>,
+    pub(super) dscp_class: Map<u32, DscpClasses>,
+    pub(super) mac_class: Map<u64, u32>,
+    /// Absent from objects without process-name rules.
+    pub(super) pname_class: Option<Map<PnameKey, u32>>,
+    pub(super) dest_lpm: Map<u32, u32>,
+    pub(super) src_lpm: Map<u32, u32>,
+    pub(super) group_state: Map<u32, u32>,
+    pub(super) socks: Socks,
+    pub(super) out_stats: Map<u32, OutStats>,
+    pub(super) stats: Map<u32, u64>,
+}
+
+/// The programs of the LAN side.
+#[derive(Debug)]
+pub(super) struct Programs {
+    pub(super) lan: [Hook; 4],
+    pub(super) dev0: OwnedFd,
+    pub(super) peer: OwnedFd,
+    pub(super) listener: OwnedFd,
+}
+
+/// A program of a LAN interface.
+#[derive(Debug)]
+pub(super) struct Hook {
+    pub(super) side: Side,
+    pub(super) layer: Layer,
+    pub(super) name: &'static str,
+    pub(super) fd: OwnedFd,
+}
+
+/// Whether packets of an interface start with an Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    L2,
+    L3,
+}
+
+const LAN: [(Side, Layer, &str); 4] = [
+    (Side::Egress, Layer::L2, "lan_egress_l2"),
+    (Side::Egress, Layer::L3, "lan_egress_l3"),
+    (Side::Ingress, Layer::L2, "lan_ingress_l2"),
+    (Side::Ingress, Layer::L3, "lan_ingress_l3"),
+];
+
+impl Programs {
+    /// The program of a LAN interface for a side.
+    pub(super) fn lan(&self, side: Side, layer: Layer) -> &Hook {
+        // The table holds every pair; order is that of `LAN`.
+        let at = usize::from(side == Side::Ingress) * 2 + usize::from(layer == Layer::L3);
+        &self.lan[at]
+    }
+}
+
+/// What a load yields.
+pub(super) struct Object {
+    pub(super) maps: Maps,
+    pub(super) programs: Programs,
+    pub(super) events: RingBuf<MapData>,
+}
+
+/// `SOCKS`: written only, by socket descriptor.
+#[derive(Debug)]
+pub(super) struct Socks {
+    fd: OwnedFd,
+    wide: bool,
+}
+
+impl Socks {
+    pub(super) fn publish(&self, slot: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let value = u64::from(socket.as_raw_fd().cast_unsigned());
+        // SAFETY: the key is a u32; the value is at least as large as the map's value size,
+        // and a descriptor fits its low half.
+        unsafe { super::bpf::update(self.fd.as_fd(), &raw const slot, &raw const value, 0) }
+    }
+
+    /// Whether a slot holds a live socket. A map with 4-byte values cannot tell; then yes.
+    pub(super) fn present(&self, slot: u32) -> io::Result<bool> {
+        if !self.wide {
+            return Ok(true);
+        }
+        let mut cookie = 0u64;
+        // SAFETY: key of 4, value of 8 bytes.
+        unsafe { super::bpf::lookup(self.fd.as_fd(), &raw const slot, &raw mut cookie) }
+    }
+}
+
+/// Loads the embedded object.
+pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
+    let mut ebpf = EbpfLoader::new()
+        .map_max_entries("FLOW", flow_entries.max(1))
+        .load(OBJECT)
+        .map_err(load_error)?;
+    // Programs first: their code names maps by descriptor, and taking a map closes it.
+    let mut program = |name: &'static str| load_program(&mut ebpf, name);
+    let mut lan = Vec::with_capacity(LAN.len());
+    for (side, layer, name) in LAN {
+        lan.push(Hook {
+            side,
+            layer,
+            name,
+            fd: program(name)?,
+        });
+    }
+    let programs = Programs {
+        lan: lan
+            .try_into()
+            .map_err(|_| Error::Object("program table".to_owned()))?,
+        dev0: program("dev0_ingress")?,
+        peer: program("peer_ingress")?,
+        listener: program("listener_lookup")?,
+    };
+    let mut take = |name: &str| -> Result<Option<OwnedFd>, Error> {
+        ebpf.take_map(name).map(|m| owned(name, m)).transpose()
+    };
+    macro_rules! map {
+        ($name:literal) => {
+            match take($name)? {
+                Some(fd) => {
+                    Map::new(fd).map_err(|e| Error::Object(format!("map {}: {e}", $name)))?
+                }
+                None => return Err(Error::Object(format!("map {} is missing", $name))),
+            }
+        };
+    }
+    let maps = Maps {
+        gate: map!("GATE"),
+        param: map!("PARAM"),
+        flags: map!("FLAGS"),
+        flow: map!("FLOW"),
+        ret: map!("RETURN"),
+        local_addr: map!("LOCAL_ADDR"),
+        route_sel: map!("ROUTE_SEL"),
+        route_meta: map!("ROUTE_META"),
+        rule_act: map!("RULE_ACT"),
+        class_bits: map!("CLASS_BITS"),
+        port_class: map!("PORT_CLASS"),
+        dscp_class: map!("DSCP_CLASS"),
+        mac_class: map!("MAC_CLASS"),
+        pname_class: match take("PNAME_CLASS")? {
+            Some(fd) => {
+                Some(Map::new(fd).map_err(|e| Error::Object(format!("map PNAME_CLASS: {e}")))?)
+            }
+            None => None,
+        },
+        dest_lpm: map!("DEST_LPM"),
+        src_lpm: map!("SRC_LPM"),
+        group_state: map!("GROUP_STATE"),
+        socks: match take("SOCKS")? {
+            Some(fd) => {
+                let (_, value) =
+                    super::bpf::map_sizes(fd.as_fd()).map_err(Error::io("read map SOCKS"))?;
+                Socks {
+                    fd,
+                    wide: value == 8,
+                }
+            }
+            None => return Err(Error::Object("map SOCKS is missing".to_owned())),
+        },
+        out_stats: map!("OUT_STATS"),
+        stats: map!("STATS"),
+    };
+    write_meta(take("ABI_META")?)?;
+    let events = ebpf
+        .take_map("EVENTS")
+        .ok_or_else(|| Error::Object("map EVENTS is missing".to_owned()))?;
+    let events = RingBuf::try_from(events).map_err(|e| Error::Object(e.to_string()))?;
+    Ok(Object {
+        maps,
+        programs,
+        events,
+    })
+}
+
+fn write_meta(fd: Option<OwnedFd>) -> Result<(), Error> {
+    let Some(fd) = fd else { return Ok(()) };
+    let map: Map<u32, AbiMeta> =
+        Map::new(fd).map_err(|e| Error::Object(format!("map ABI_META: {e}")))?;
+    let meta = AbiMeta {
+        magic: honk_common::ABI_MAGIC,
+        abi: honk_common::ABI_VERSION,
+        ..AbiMeta::default()
+    };
+    map.put(&0, &meta).map_err(Error::io("write map ABI_META"))
+}
+
+fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Error> {
+    let missing = || Error::Object(format!("program {name} is missing"));
+    let fail = |source| Error::Program { name, source };
+    let fd = match ebpf.program_mut(name).ok_or_else(missing)? {
+        Program::SchedClassifier(p) => {
+            p.load().map_err(fail)?;
+            p.fd().map_err(fail)?
+        }
+        Program::SkLookup(p) => {
+            p.load().map_err(fail)?;
+            p.fd().map_err(fail)?
+        }
+        _ => return Err(fail(ProgramError::UnexpectedProgramType)),
+    };
+    fd.as_fd()
+        .try_clone_to_owned()
+        .map_err(Error::io("duplicate a program descriptor"))
+}
+
+fn load_error(e: aya::EbpfError) -> Error {
+    use aya::{EbpfError, maps::MapError, sys::SyscallError};
+    match e {
+        EbpfError::MapError(MapError::CreateError {
+            name, io_error: io, ..
+        }) => Error::Io {
+            what: format!("create map {name}"),
+            source: io,
+        },
+        EbpfError::MapError(MapError::SyscallError(SyscallError { call, io_error })) => Error::Io {
+            what: call.to_owned(),
+            source: io_error,
+        },
+        other => Error::Object(other.to_string()),
+    }
+}
+
+fn owned(name: &str, map: AyaMap) -> Result<OwnedFd, Error> {
+    let data: &MapData = match &map {
+        AyaMap::Array(m)
+        | AyaMap::ArrayOfMaps(m)
+        | AyaMap::HashMap(m)
+        | AyaMap::HashOfMaps(m)
+        | AyaMap::LpmTrie(m)
+        | AyaMap::LruHashMap(m)
+        | AyaMap::PerCpuArray(m)
+        | AyaMap::SockMap(m)
+        | AyaMap::Unsupported(m) => m,
+        _ => return Err(Error::Object(format!("map {name} has an unexpected type"))),
+    };
+    data.fd()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(Error::io("duplicate a map descriptor"))
+}

@@ -1,0 +1,218 @@
+//! Pinned links: what keeps deciding when the daemon dies (`on_crash: block`).
+//!
+//! `<root>/honk/<inode of the host namespace>/links/<ifindex>-<side>` plus a symbolic link
+//! `mode` that tells what the pins are for. Names contain no dots: bpffs reserves them.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use super::{bpf, error::Error};
+use crate::netlink::Side;
+
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// Which hook a pinned link belongs to.
+pub(super) type HookKey = (u32, Side);
+
+/// The pin directory of one host namespace.
+#[derive(Debug)]
+pub(super) struct Pins {
+    dir: PathBuf,
+}
+
+impl Pins {
+    pub(super) fn new(root: &Path, inode: u64) -> Self {
+        Self {
+            dir: root.join("honk").join(inode.to_string()),
+        }
+    }
+
+    /// Pinned links that are still attached. Whatever else is there, is removed: an unreadable
+    /// pin must never stop a start.
+    pub(super) fn inherit(&self) -> Vec<(HookKey, OwnedFd)> {
+        let Ok(entries) = fs::read_dir(self.links()) else {
+            return Vec::new();
+        };
+        let mut live = Vec::new();
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let key = entry.file_name().to_str().and_then(parse_name);
+            let link = key.and_then(|key| Some((key, bpf::open_pin(&path).ok()?)));
+            match link {
+                Some((key, fd)) if bpf::tcx_link(fd.as_fd()).ok().flatten() == Some(key) => {
+                    live.push((key, fd));
+                }
+                _ => remove(&path),
+            }
+        }
+        live
+    }
+
+    /// Makes the directory.
+    pub(super) fn prepare(&self) -> Result<(), Error> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(self.links())
+            .map_err(Error::io(format!("create {}", self.dir.display())))
+    }
+
+    /// Notes beside the pins what happens to traffic while no daemon runs.
+    pub(super) fn set_mode(&self, mode: &str) -> Result<(), Error> {
+        let path = self.dir.join("mode");
+        remove(&path);
+        std::os::unix::fs::symlink(mode, &path)
+            .map_err(Error::io(format!("create {}", path.display())))
+    }
+
+    /// What `set_mode` noted.
+    pub(super) fn mode(&self) -> Option<String> {
+        let target = fs::read_link(self.dir.join("mode")).ok()?;
+        target.to_str().map(str::to_owned)
+    }
+
+    /// Pins a link, replacing a stale pin of that name.
+    pub(super) fn add(&self, key: HookKey, link: BorrowedFd<'_>) -> Result<(), Error> {
+        let path = self.path(key);
+        match bpf::pin(link, &path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                remove(&path);
+                bpf::pin(link, &path)
+            }
+            other => other,
+        }
+        .map_err(Error::io(format!("pin {}", path.display())))
+    }
+
+    /// Removes one pin.
+    pub(super) fn drop_pin(&self, key: HookKey) {
+        remove(&self.path(key));
+    }
+
+    /// Detaches every pinned link and removes the directory. Says how many links there were.
+    pub(super) fn clear(&self) -> usize {
+        let mut count = 0;
+        for (key, link) in self.inherit() {
+            // Without this the link would stay until the kernel frees the pin some time later.
+            let _ = bpf::detach_link(link.as_fd());
+            self.drop_pin(key);
+            count += 1;
+        }
+        self.remove_dirs();
+        count
+    }
+
+    /// Removes the directories if nothing is pinned there any more.
+    pub(super) fn remove_dirs(&self) {
+        remove(&self.dir.join("mode"));
+        for dir in [self.links(), self.dir.clone()] {
+            let _ = fs::remove_dir(dir);
+        }
+        if let Some(all) = self.dir.parent() {
+            let _ = fs::remove_dir(all);
+        }
+    }
+
+    fn links(&self) -> PathBuf {
+        self.dir.join("links")
+    }
+
+    fn path(&self, (link, side): HookKey) -> PathBuf {
+        self.links().join(format!("{link}-{}", side.name()))
+    }
+}
+
+fn parse_name(name: &str) -> Option<HookKey> {
+    let (link, side) = name.split_once('-')?;
+    let side = Side::BOTH.into_iter().find(|s| s.name() == side)?;
+    Some((link.parse().ok()?, side))
+}
+
+/// Best effort: what cannot be removed is found again by the next start.
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+/// Whether a path is on a bpffs.
+pub(super) fn is_bpffs(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let mut stat = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the path is a C string and the buffer has the right type; zeroed is a valid one.
+    let stat = unsafe {
+        if libc::statfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
+            return false;
+        }
+        stat.assume_init()
+    };
+    stat.f_type as i64 == BPF_FS_MAGIC
+}
+
+/// Makes sure `root` is on a bpffs; mounts one there when it is not.
+pub(super) fn ensure_bpffs(root: &Path) -> Result<(), Error> {
+    if is_bpffs(root) {
+        return Ok(());
+    }
+    let mount = || -> io::Result<()> {
+        fs::create_dir_all(root)?;
+        let target = CString::new(root.as_os_str().as_bytes())?;
+        // SAFETY: all arguments are C strings that outlive the call.
+        let done = unsafe {
+            libc::mount(
+                c"bpf".as_ptr(),
+                target.as_ptr(),
+                c"bpf".as_ptr(),
+                libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+                c"mode=0700".as_ptr().cast(),
+            )
+        };
+        if done == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    mount().map_err(|source| Error::Bpffs {
+        path: root.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert_eq!(parse_name("12-ingress"), Some((12, Side::Ingress)));
+        assert_eq!(parse_name("7-egress"), Some((7, Side::Egress)));
+        for bad in [
+            "",
+            "12",
+            "12-",
+            "x-ingress",
+            "12-ingress-1",
+            "-egress",
+            "99999999999-egress",
+        ] {
+            assert_eq!(parse_name(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_directory_is_no_pins() {
+        let pins = Pins::new(Path::new("/nonexistent"), 1);
+        assert!(pins.inherit().is_empty());
+        assert_eq!(pins.clear(), 0);
+        assert!(!is_bpffs(Path::new("/proc")));
+    }
+}

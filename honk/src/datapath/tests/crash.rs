@@ -1,0 +1,3 @@
+//! Failed starts, deaths and what is left of them.
+
+use super::*;

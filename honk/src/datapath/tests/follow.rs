@@ -1,0 +1,3 @@
+//! Interfaces, addresses and programs that come, change and go.
+
+use super::*;
