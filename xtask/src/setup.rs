@@ -15,7 +15,7 @@ use crate::{peers, sh};
 const BPF_LINKER: &str = "0.10.4";
 
 /// Tools of the lab: program and the Debian package that brings it.
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 10] = [
     ("ip", "iproute2"),
     ("tc", "iproute2"),
     ("nft", "nftables"),
@@ -25,6 +25,7 @@ const TOOLS: [(&str, &str); 9] = [
     ("ethtool", "ethtool"),
     ("sysctl", "procps"),
     ("xz", "xz-utils"),
+    ("pip3", "python3-pip"),
 ];
 
 /// Arguments of `cargo xtask setup`.

@@ -1,9 +1,10 @@
-//! The lab at the command line: up, down, exec, serve.
+//! The lab at the command line: up, down, exec, serve, demo, bench.
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
+use honk_tests::bench::Settings;
 use honk_tests::lab::{Lab, Profile, addr, origin_addresses};
 use honk_tests::netns::Netns;
 use honk_tests::serve::{Origin, Proxy, ProxySettings};
@@ -36,6 +37,22 @@ enum Command {
         #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    /// Measure honk against plain forwarding (direct) and rivals (relay)
+    Bench {
+        /// direct, relay; both when none is named
+        cases: Vec<String>,
+        /// Only these engines, to profile one: kernel, honk, sing-box, mihomo
+        #[arg(long = "engine")]
+        engines: Vec<String>,
+        /// Fewer seconds per run
+        #[arg(long)]
+        quick: bool,
+        /// File for JSON lines; `-` is standard output
+        #[arg(long)]
+        json: Option<String>,
+    },
+    /// Send real flows through honk and print what went where
+    Demo,
     /// Run origins and both upstreams in the lasting lab until interrupted
     Serve,
 }
@@ -45,12 +62,33 @@ fn main() -> ExitCode {
         Command::Up { flat } => up(flat),
         Command::Down => Lab::down(ID).map(|()| ExitCode::SUCCESS),
         Command::Exec { role, command } => exec(&role, &command),
+        Command::Demo => honk_tests::demo::run().map(passed),
+        Command::Bench {
+            cases,
+            engines,
+            quick,
+            json,
+        } => honk_tests::bench::run(&Settings {
+            cases,
+            engines,
+            quick,
+            json,
+        })
+        .map(passed),
         Command::Serve => serve(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("honk-lab: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn passed(ok: bool) -> ExitCode {
+    if ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn up(flat: bool) -> Result<ExitCode> {

@@ -175,6 +175,12 @@ impl Lab {
         tool::feed(command.args(["-n", ns.name(), "-batch", "-"]), lines).map(drop)
     }
 
+    /// Lets IPv4 keep the client's address: no masquerade, and the ISP knows the LAN.
+    pub fn without_nat(&self) -> Result<()> {
+        self.nft(&self.hg, "delete table ip labnat\n")?;
+        self.ip(&self.hw, "route add 10.66.0.0/24 via 203.0.113.2\n")
+    }
+
     /// Feeds a ruleset to `nft -f` inside a namespace.
     pub fn nft(&self, ns: &Netns, rules: &str) -> Result<()> {
         tool::feed(ns.command("nft").args(["-f", "-"]), rules).map(drop)

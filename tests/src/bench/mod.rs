@@ -1,0 +1,245 @@
+//! The benchmark: honk against plain forwarding and against rivals, interleaved in one lab.
+//!
+//! Method: one engine at a time in the same gateway, order reversed every round (A B, B A, ..),
+//! at least five rounds, medians. A run with failed connections is reported, never hidden.
+
+mod engine;
+mod load;
+mod slab;
+mod sock;
+mod stats;
+mod target;
+mod upstream;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use engine::{Engine, Running};
+use serde::Serialize;
+use stats::Series;
+
+use crate::lab::{Lab, Profile, addr};
+use crate::scene;
+
+/// Port of the bulk source.
+const SOURCE: u16 = 9001;
+/// Port of the one-shot responder.
+const ONE_SHOT: u16 = 9003;
+/// Port of the upstream.
+const UPSTREAM: u16 = 1085;
+/// Short connections in flight.
+const PARALLEL: usize = 256;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names of cases; all of `direct` and `relay` when empty.
+    pub cases: Vec<String>,
+    /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
+    pub engines: Vec<String>,
+    /// Short runs.
+    pub quick: bool,
+    /// Where JSON lines go; `-` is standard output.
+    pub json: Option<String>,
+}
+
+/// One line of the result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    schema: &'static str,
+    case: String,
+    value: f64,
+    unit: &'static str,
+    peer: &'static str,
+    peer_value: f64,
+    ratio: f64,
+    target: f64,
+    runs: usize,
+    spread: [f64; 2],
+    peer_spread: [f64; 2],
+    cpu_cores: f64,
+    peer_cpu_cores: f64,
+    failures: u64,
+    peer_failures: u64,
+}
+
+/// Runs the wanted cases; false when a target is missed.
+pub fn run(settings: &Settings) -> Result<bool> {
+    let wants = |case: &str| settings.cases.is_empty() || settings.cases.iter().any(|c| c == case);
+    let mut lines = Vec::new();
+    if wants("direct") {
+        let engines = [Engine::HonkDirect, Engine::Kernel];
+        lines.extend(compare("direct", &engines, [0.97, 0.90], settings)?);
+    }
+    if wants("relay") {
+        let engines = [Engine::HonkRelay, Engine::SingBox, Engine::Mihomo];
+        lines.extend(compare("relay", &engines, [1.0, 1.5], settings)?);
+    }
+    print_table(&lines);
+    if let Some(file) = &settings.json {
+        write_lines(file, &lines)?;
+    }
+    Ok(lines.iter().all(|line| line.ratio >= line.target))
+}
+
+/// What is measured in each run.
+const METRICS: [(&str, &str); 3] = [("tcp.1", "Gbit/s"), ("tcp.8", "Gbit/s"), ("conn", "conn/s")];
+
+struct Arm {
+    engine: Engine,
+    series: [Series; METRICS.len()],
+}
+
+fn compare(
+    case: &str,
+    engines: &[Engine],
+    targets: [f64; 2],
+    settings: &Settings,
+) -> Result<Vec<Line>> {
+    let (rounds, warm, measure) = if settings.quick {
+        (5, Duration::from_millis(700), Duration::from_secs(2))
+    } else {
+        (7, Duration::from_secs(3), Duration::from_secs(8))
+    };
+    let lab = Lab::new(Profile::Flat)?;
+    let _targets = target::Targets::start(&lab.ho, scene::PROXIED)?;
+    let _upstream = upstream::Upstream::start(&lab.hp, addr::HP.into())?;
+    let chosen = |engine: &Engine| {
+        settings.engines.is_empty() || settings.engines.iter().any(|name| name == engine.name())
+    };
+    let mut arms: Vec<Arm> = engines
+        .iter()
+        .copied()
+        .filter(chosen)
+        .map(|engine| Arm {
+            engine,
+            series: Default::default(),
+        })
+        .collect();
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..arms.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let arm = &mut arms[at];
+            eprintln!(
+                "{case}: round {} of {rounds}, {}",
+                round + 1,
+                arm.engine.name()
+            );
+            one_run(&lab, arm, warm, measure)
+                .with_context(|| format!("{case} with {}", arm.engine.name()))?;
+        }
+    }
+    Ok(report(case, &arms, targets))
+}
+
+fn one_run(lab: &Lab, arm: &mut Arm, warm: Duration, measure: Duration) -> Result<()> {
+    let running = arm.engine.start(lab)?;
+    measure_all(lab, arm, &running, warm, measure).with_context(|| running.log_tail())
+}
+
+fn measure_all(
+    lab: &Lab,
+    arm: &mut Arm,
+    running: &Running,
+    warm: Duration,
+    measure: Duration,
+) -> Result<()> {
+    let source = scene::at(scene::PROXIED, SOURCE);
+    let one_shot = scene::at(scene::PROXIED, ONE_SHOT);
+    let whole = (warm + measure).as_secs_f64();
+    for (at, streams) in [(0, 1), (1, 8)] {
+        let before = running.cpu_seconds();
+        let value = load::download(&lab.hc1, source, streams, warm, measure)?;
+        arm.series[at].push(value, (running.cpu_seconds() - before) / whole, 0);
+        eprintln!("    {} {value:.2} {}", METRICS[at].0, METRICS[at].1);
+    }
+    let before = running.cpu_seconds();
+    let rate = load::connections(&lab.hc1, one_shot, PARALLEL, warm, measure)?;
+    if rate.per_second < 1.0 {
+        bail!("no connection came through ({} failed)", rate.failed);
+    }
+    arm.series[2].push(
+        rate.per_second,
+        (running.cpu_seconds() - before) / whole,
+        rate.failed,
+    );
+    eprintln!(
+        "    conn {:.0} conn/s, p50 {} us, p99 {} us, {} failed",
+        rate.per_second, rate.p50_us, rate.p99_us, rate.failed
+    );
+    Ok(())
+}
+
+fn report(case: &str, arms: &[Arm], targets: [f64; 2]) -> Vec<Line> {
+    let Some((own, peers)) = arms.split_first() else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for peer in peers {
+        for (at, (metric, unit)) in METRICS.iter().enumerate() {
+            let (mine, theirs) = (&own.series[at], &peer.series[at]);
+            lines.push(Line {
+                schema: "honk.bench/1",
+                case: format!("{case}.{metric}"),
+                value: mine.median(),
+                unit,
+                peer: peer.engine.name(),
+                peer_value: theirs.median(),
+                ratio: mine.median() / theirs.median(),
+                target: if at == 2 { targets[1] } else { targets[0] },
+                runs: mine.len(),
+                spread: mine.spread(),
+                peer_spread: theirs.spread(),
+                cpu_cores: mine.cpu(),
+                peer_cpu_cores: theirs.cpu(),
+                failures: mine.failures(),
+                peer_failures: theirs.failures(),
+            });
+        }
+    }
+    lines
+}
+
+fn print_table(lines: &[Line]) {
+    eprintln!();
+    eprintln!(
+        "{:<12} {:<9} {:>10} {:>10} {:>7} {:>7}  {:<7} {:>9} {:>9}  RESULT",
+        "CASE", "PEER", "HONK", "PEER", "RATIO", "TARGET", "UNIT", "CPU", "PEER CPU"
+    );
+    for line in lines {
+        let result = if line.ratio >= line.target {
+            "ok"
+        } else {
+            "missed"
+        };
+        eprintln!(
+            "{:<12} {:<9} {:>10.2} {:>10.2} {:>7.3} {:>7.2}  {:<7} {:>9.2} {:>9.2}  {result}",
+            line.case,
+            line.peer,
+            line.value,
+            line.peer_value,
+            line.ratio,
+            line.target,
+            line.unit,
+            line.cpu_cores,
+            line.peer_cpu_cores
+        );
+    }
+}
+
+fn write_lines(file: &str, lines: &[Line]) -> Result<()> {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&serde_json::to_string(line)?);
+        text.push('\n');
+    }
+    if file == "-" {
+        std::io::stdout().write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    std::fs::write(file, text).with_context(|| format!("cannot write {file}"))
+}
