@@ -31,7 +31,8 @@ pub struct Lit {
     pub text: String,
     /// Whether it was quoted.
     pub quoted: bool,
-    /// Place, quotes included.
+    /// Place, quotes included. The halves of a link item quoted as a whole (`'tag: link'`) lie
+    /// inside its quotes.
     pub span: Span,
 }
 
@@ -194,4 +195,18 @@ pub struct Via {
     pub legacy: bool,
     /// The suffix with its arrow or keyword.
     pub span: Span,
+}
+
+impl Item {
+    /// Place of the whole item.
+    #[must_use]
+    pub const fn span(&self) -> Span {
+        match self {
+            Self::Decl(item) => item.span,
+            Self::Rule(item) => item.span,
+            Self::Sub(item) => item.span,
+            Self::Link(item) => item.span,
+            Self::Path(item) | Self::Stray(item) => item.span,
+        }
+    }
 }

@@ -2,7 +2,10 @@
 
 use crate::ast::Span;
 
-pub use crate::source::{Place, SourceFile, SourceMap};
+pub use crate::{
+    render::{Diag, RelatedPlace, arrange, human, record, short},
+    source::{Place, SourceFile, SourceMap},
+};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +16,18 @@ pub enum Severity {
     Warning,
     /// Information.
     Note,
+}
+
+impl Severity {
+    /// The word shown to people and machines.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
 }
 
 /// One finding.

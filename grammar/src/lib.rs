@@ -6,6 +6,7 @@
 
 pub mod ast;
 pub mod diag;
+pub mod edit;
 pub mod limits;
 mod source;
 
@@ -14,6 +15,9 @@ mod load;
 mod mask;
 mod parse;
 mod prescan;
+mod print;
+
+mod render;
 mod suggest;
 mod syntax;
 mod token;
@@ -21,4 +25,5 @@ mod tree;
 
 pub use load::{LoadError, Loaded, Loader, Parsed, parse, parse_document, parse_text};
 pub use mask::is_secret_key;
+pub use print::{FormatError, format};
 pub use suggest::suggest;

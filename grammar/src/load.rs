@@ -156,7 +156,7 @@ impl Parsed {
         };
         let tree = parse_file(id, &file.text);
         file.mapped = tree.diagnostics.is_empty();
-        file.secrets = mask::secrets(&tree.sections);
+        file.secrets = mask::secrets(&file.text, &tree.sections);
         self.diagnostics.extend(tree.diagnostics);
         self.broken.extend(tree.broken);
         self.incomplete |= tree.unreadable;

@@ -3,7 +3,7 @@
 //! Two sources. Where the file parsed, the tree knows every link and key. Where it did not, the
 //! text of the line decides, and anything that could be a link is treated as one.
 
-use crate::ast::{Annotation, Item, LinkItem, Lit, Section, Value};
+use crate::ast::{Annotation, Item, Lit, Section, Value};
 
 /// Keys whose whole value is secret, wherever they stand.
 const SECRET_KEYS: [&str; 13] = [
@@ -28,64 +28,69 @@ pub fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.contains(&key)
 }
 
-/// Byte ranges to mask, in order.
-pub(crate) fn secrets(sections: &[Section]) -> Vec<(u32, u32)> {
-    let mut out = Vec::new();
+/// Byte ranges of one file to mask, in order.
+pub(crate) fn secrets(text: &str, sections: &[Section]) -> Vec<(u32, u32)> {
+    let mut collect = Collect {
+        text,
+        out: Vec::new(),
+    };
     for section in sections {
-        collect(section, &mut out);
+        collect.section(section);
     }
-    out.sort_unstable();
-    out
+    collect.out.sort_unstable();
+    collect.out
 }
 
-fn collect(section: &Section, out: &mut Vec<(u32, u32)>) {
-    for item in &section.items {
-        match item {
-            Item::Link(link) => link_secrets(link, out),
-            Item::Decl(decl) => {
-                if is_secret_key(&decl.key.text) && decl.value != Value::Empty {
-                    out.push((decl.value_span.start, decl.value_span.end));
+struct Collect<'a> {
+    text: &'a str,
+    out: Vec<(u32, u32)>,
+}
+
+impl Collect<'_> {
+    fn section(&mut self, section: &Section) {
+        for item in &section.items {
+            match item {
+                Item::Link(link) => {
+                    if !self.link(&link.link) && link.link.text.contains(['@', '?', '/']) {
+                        self.out.push((link.link.span.start, link.link.span.end));
+                    }
+                    self.annotation(link.annotation.as_ref());
                 }
-                annotation_secrets(decl.annotation.as_ref(), out);
+                Item::Decl(decl) => {
+                    if is_secret_key(&decl.key.text) && decl.value != Value::Empty {
+                        self.out.push((decl.value_span.start, decl.value_span.end));
+                    }
+                    self.annotation(decl.annotation.as_ref());
+                }
+                Item::Sub(sub) => self.section(sub),
+                // May be a link in a section that takes none.
+                Item::Stray(lit) => {
+                    self.link(lit);
+                }
+                Item::Rule(_) | Item::Path(_) => {}
             }
-            Item::Sub(sub) => collect(sub, out),
-            // A stray text may be a link in a section that takes none.
-            Item::Stray(lit) => scheme_secret(lit, out),
-            Item::Rule(_) | Item::Path(_) => {}
         }
     }
-}
 
-fn link_secrets(item: &LinkItem, out: &mut Vec<(u32, u32)>) {
-    if item.link.text.contains("://") {
-        scheme_secret(&item.link, out);
-    } else if item.link.text.contains(['@', '?', '/']) {
-        out.push((item.link.span.start, item.link.span.end));
+    /// Everything behind `scheme://` up to the end of the value; false when there is no scheme.
+    fn link(&mut self, lit: &Lit) -> bool {
+        let (start, end) = (lit.span.start as usize, lit.span.end as usize);
+        let written = self.text.get(start..end).unwrap_or_default();
+        let Some(at) = written.find("://") else {
+            return false;
+        };
+        let quote = usize::from(written.starts_with(['\'', '"']));
+        self.out
+            .push((lit.span.start + at as u32 + 3, (end - quote) as u32));
+        true
     }
-    annotation_secrets(item.annotation.as_ref(), out);
-}
 
-/// Everything behind `scheme://` up to the end of the value.
-fn scheme_secret(lit: &Lit, out: &mut Vec<(u32, u32)>) {
-    // Nothing in front of `://` can be an escape, so the offset in the text is the one in the file.
-    if let Some(at) = lit.text.find("://") {
-        let start = lit.span.start + u32::from(lit.quoted) + at as u32 + 3;
-        out.push((start.min(lit.span.end), lit.span.end));
-    }
-}
-
-fn annotation_secrets(annotation: Option<&Annotation>, out: &mut Vec<(u32, u32)>) {
-    for note in annotation.iter().flat_map(|annotation| &annotation.notes) {
-        if note
-            .key
-            .as_ref()
-            .is_some_and(|key| is_secret_key(&key.text))
-        {
-            let start = note
-                .key
-                .as_ref()
-                .map_or(note.span.start, |key| key.span.end + 1);
-            out.push((start.min(note.span.end), note.span.end));
+    fn annotation(&mut self, annotation: Option<&Annotation>) {
+        for note in annotation.iter().flat_map(|annotation| &annotation.notes) {
+            if let Some(key) = note.key.as_ref().filter(|key| is_secret_key(&key.text)) {
+                self.out
+                    .push(((key.span.end + 1).min(note.span.end), note.span.end));
+            }
         }
     }
 }

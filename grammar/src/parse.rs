@@ -15,7 +15,7 @@ use crate::{
     tree::Builder,
 };
 
-pub(crate) use generated::Rule;
+pub(crate) use generated::{Dae, Rule};
 
 #[allow(missing_docs, unreachable_pub, reason = "written by the pest derive")]
 mod generated {
@@ -66,17 +66,7 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
     };
     match whole {
         Some(Ok(sections)) => tree.sections = sections,
-        Some(Err(error)) => {
-            pieces(file, text, scan, &mut tree);
-            if tree.diagnostics.is_empty() {
-                // The pre-scan cut the text differently than the grammar reads it.
-                let all = Chunk::whole(text);
-                tree.sections.clear();
-                tree.unreadable = true;
-                tree.diagnostics
-                    .push(syntax::explain(file, text, &all, 0, &error));
-            }
-        }
+        Some(Err(error)) => recover(file, text, scan, &error, &mut tree),
         None => pieces(file, text, scan, &mut tree),
     }
     check_arguments(&mut tree);
@@ -86,7 +76,7 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
 type Error = Box<pest::error::Error<Rule>>;
 
 fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
-    let mut pairs = generated::Dae::parse(Rule::file, text).map_err(Box::new)?;
+    let mut pairs = Dae::parse(Rule::file, text).map_err(Box::new)?;
     let builder = Builder {
         file,
         base: base as u32,
@@ -97,30 +87,57 @@ fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
         .unwrap_or_default())
 }
 
+/// The text did not parse as a whole: finds the sections that are to blame.
+fn recover(
+    file: FileId,
+    text: &str,
+    scan: Scan,
+    error: &pest::error::Error<Rule>,
+    tree: &mut FileTree,
+) {
+    if let [only] = scan.chunks.as_slice() {
+        tree.broken.push(name_of(text, only));
+        tree.diagnostics
+            .push(syntax::explain(file, text, only, 0, error));
+        return;
+    }
+    pieces(file, text, scan, tree);
+    if tree.diagnostics.is_empty() {
+        // The pre-scan cut the text differently than the grammar reads it.
+        let all = Chunk::whole(text);
+        tree.sections.clear();
+        tree.unreadable = true;
+        tree.diagnostics
+            .push(syntax::explain(file, text, &all, 0, error));
+    }
+}
+
 fn pieces(file: FileId, text: &str, scan: Scan, tree: &mut FileTree) {
     tree.diagnostics = scan.diagnostics;
     for chunk in scan.chunks {
         let part = text.get(chunk.start..chunk.end).unwrap_or_default();
-        let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
         if chunk.tainted {
-            tree.broken.push(unquote(name));
+            tree.broken.push(name_of(text, &chunk));
             continue;
         }
         match piece(file, part, chunk.start) {
             Ok(sections) => tree.sections.extend(sections),
             Err(error) => {
-                tree.broken.push(unquote(name));
-                // One more than is shown, so that "N more" is not a lie.
-                if tree.diagnostics.len() <= DIAGNOSTICS {
-                    tree.diagnostics
-                        .push(syntax::explain(file, text, &chunk, chunk.start, &error));
+                tree.broken.push(name_of(text, &chunk));
+                tree.diagnostics
+                    .push(syntax::explain(file, text, &chunk, chunk.start, &error));
+                // One more than is shown, so that "more" is not a lie; the rest would be noise.
+                if tree.diagnostics.len() > DIAGNOSTICS {
+                    tree.unreadable = true;
+                    return;
                 }
             }
         }
     }
 }
 
-fn unquote(name: &str) -> String {
+fn name_of(text: &str, chunk: &Chunk) -> String {
+    let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
     name.trim_matches(['\'', '"']).to_owned()
 }
 

@@ -178,7 +178,10 @@ impl<'a> Scene<'a> {
                 .trim_end_matches(word)
                 .trim_end()
                 .ends_with(':');
-            if !word.is_empty() && !keyed {
+            if keyed {
+                return Some("missing `,` between the arguments?".to_owned());
+            }
+            if !word.is_empty() {
                 return Some(format!(
                     "missing `:` after `{word}`, or missing `,` behind it?"
                 ));

@@ -35,15 +35,6 @@ pub(crate) fn meant(c: char) -> Option<char> {
     }
 }
 
-/// Whether a whole text can be written without quotes as a name.
-pub(crate) fn is_bare_word(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(['#', '!'])
-        && !text.starts_with("/*")
-        && !text.contains("->")
-        && text.chars().all(is_bare)
-}
-
 /// Whether a whole text can be written without quotes as a value.
 pub(crate) fn is_bare_value(text: &str) -> bool {
     let mut rest = text;
@@ -67,4 +58,66 @@ pub(crate) fn is_bare_value(text: &str) -> bool {
 
 fn bare_follows(rest: &str) -> bool {
     !rest.starts_with("->") && rest.chars().next().is_some_and(is_bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use pest::Parser as _;
+
+    use super::*;
+    use crate::parse::{Dae, Rule};
+
+    fn accepted(wanted: Rule, text: &str) -> bool {
+        Dae::parse(wanted, text).is_ok_and(|pairs| pairs.as_str() == text)
+    }
+
+    #[test]
+    fn the_character_sets_are_those_of_the_grammar() {
+        let interesting = (0..0x3200).chain(0xE000..0xE010).chain(0xFE00..0x1_0010);
+        for c in interesting.filter_map(char::from_u32) {
+            assert_eq!(
+                accepted(Rule::bare, &format!("x{c}")),
+                is_bare(c),
+                "U+{:04X}",
+                c as u32
+            );
+        }
+    }
+
+    #[test]
+    fn bare_values_are_those_of_the_grammar() {
+        for text in [
+            "a",
+            "a:b",
+            "a:",
+            ":a",
+            "::1",
+            "1::",
+            "a::b",
+            ":",
+            "::",
+            ":::",
+            "#a",
+            "a#b",
+            "!a",
+            "a!",
+            "/*",
+            "a/*",
+            "/a",
+            "a->b",
+            "a-",
+            "a:->",
+            "a b",
+            "a,b",
+            "",
+            "\u{65E5}:1",
+            "a:\u{FF1A}",
+        ] {
+            assert_eq!(
+                accepted(Rule::bare_value, text),
+                is_bare_value(text),
+                "{text:?}"
+            );
+        }
+    }
 }

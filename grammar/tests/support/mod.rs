@@ -1,6 +1,8 @@
 //! A readable dump of what was parsed: diagnostics first, then the tree.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod doc;
+
 use std::fmt::Write as _;
 
 use honk_grammar::{
@@ -8,7 +10,7 @@ use honk_grammar::{
     ast::{Annotation, Arg, Call, Item, Lit, Section, Value},
 };
 
-pub fn report(parsed: &Parsed) -> String {
+pub(crate) fn report(parsed: &Parsed) -> String {
     let mut out = String::new();
     for found in &parsed.diagnostics {
         let place = found.span.and_then(|span| parsed.sources.start(span));
@@ -22,7 +24,7 @@ pub fn report(parsed: &Parsed) -> String {
 }
 
 /// The tree without places.
-pub fn tree(sections: &[Section]) -> String {
+pub(crate) fn tree(sections: &[Section]) -> String {
     let mut out = String::new();
     for part in sections {
         section(part, 0, &mut out);

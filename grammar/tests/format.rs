@@ -1,0 +1,71 @@
+//! The canonical form, by example.
+
+use honk_grammar::format;
+
+#[test]
+fn one_item_per_line_four_blanks_per_level_comments_kept() {
+    let text = "\u{FEFF}# head\r\n\r\ninclude{a.dae 'b c.dae'}/* x */global{ # g\r\n log_level:info # why\r\n\r\n\r\n# own\r\nlan_interface:\r\nempty:[a:b] }\r\nnode{'q:ss://x' b:ss://y->z[k:v]}\r\nrouting{domain(geosite:cn,suffix : x,)&&!dip(2001:db8::/32,\r\n::1)->direct(mark:1,must) f(a, # inner\r\n b) -> x fallback:proxy}\r\nempty {\r\n}\r\nnote { # only\r\n}\r\n# tail";
+    let expected = "\
+# head
+
+include {
+    a.dae
+    'b c.dae'
+}
+
+/* x */
+global { # g
+    log_level: info # why
+
+    # own
+    lan_interface:
+    empty: [a: b]
+}
+
+node {
+    'q:ss://x'
+    b: ss://y -> z [k: v]
+}
+
+routing {
+    domain(geosite:cn, suffix: x) && !dip(2001:db8::/32, ::1) -> direct(mark:1, must)
+    f(a, # inner
+ b) -> x
+    fallback: proxy
+}
+
+empty {}
+
+note { # only
+}
+
+# tail
+";
+    let formatted = format(text).expect("text parses");
+    assert_eq!(formatted, expected);
+    assert_eq!(format(&formatted).expect("parses"), expected);
+}
+
+#[test]
+fn long_rules_and_lists_are_broken_where_a_newline_may_stand() {
+    let list: Vec<String> = (0..40).map(|i| format!("10.0.{i}.0/24")).collect();
+    let text = format!(
+        "routing {{ dip({}) -> direct }} global {{ a: {} }}",
+        list.join(","),
+        list.join(",")
+    );
+    let formatted = format(&text).expect("text parses");
+    assert!(
+        formatted.lines().all(|line| line.chars().count() <= 100),
+        "{formatted}"
+    );
+    assert!(formatted.lines().count() > 10);
+    assert_eq!(format(&formatted).expect("parses"), formatted);
+}
+
+#[test]
+fn an_empty_file_stays_empty_and_a_broken_one_is_refused() {
+    assert_eq!(format(" \n").expect("parses"), "");
+    assert_eq!(format("# x").expect("parses"), "# x\n");
+    assert!(format("global {").is_err());
+}
