@@ -1,6 +1,7 @@
 //! Builders for nodes, groups and tables, shared by the tests of this room.
 
 mod choosing;
+mod invariants;
 mod membership;
 mod nesting;
 mod selecting;
