@@ -1,1 +1,132 @@
-//! Transparent inbound: TCP accept loops and UDP receive loops.
+//! Transparent inbound: accepts what the datapath delivers, asks the admission, carries the
+//! admitted flows until they end.
+//!
+//! [`serve`] starts everything and [`Inbound`] owns it: threads and tasks end with it. It
+//! decides nothing about routes and knows no groups.
+
+pub(crate) mod counters;
+pub(crate) mod tcp;
+#[cfg(test)]
+pub(crate) mod testkit;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use self::{
+    counters::{Cap, TcpCounters, TcpSnapshot},
+    tcp::{Command, Loops, Timeouts},
+};
+use crate::{
+    flow::{Admission, Listeners, ReplySockets},
+    outbound::Dialer,
+    socket::pipe::PipeBudget,
+};
+
+/// How often a drain looks whether flows are left.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+/// Descriptors left to the rest of the daemon.
+const RESERVED_FDS: usize = 256;
+
+/// Sizes of the inbound side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Port of the listeners.
+    pub(crate) tproxy_port: u16,
+    /// TCP event loops.
+    pub(crate) loops: usize,
+    /// TCP flows at once.
+    pub(crate) max_tcp: usize,
+    /// Pipes at once, two descriptors each.
+    pub(crate) max_pipes: usize,
+    pub(crate) timeouts: Timeouts,
+}
+
+impl Settings {
+    /// Sizes for this machine: one loop per CPU, and caps that fit the limit of open files.
+    pub(crate) fn new(tproxy_port: u16) -> Self {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.map_or(1 << 20, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
+        Self {
+            tproxy_port,
+            loops: std::thread::available_parallelism().map_or(1, Into::into),
+            max_tcp: budget / 4,
+            max_pipes: (budget / 16).min(4096),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// Numbers for metrics and status.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) tcp: TcpSnapshot,
+    /// TCP flows now.
+    pub(crate) tcp_flows: usize,
+    /// Pipes now.
+    pub(crate) pipes: usize,
+}
+
+/// The running inbound side.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    loops: Mutex<Loops>,
+}
+
+/// Starts accepting. Must be called on a thread in the host's network namespace and inside a
+/// tokio runtime.
+pub(crate) fn serve(
+    listeners: Listeners,
+    admission: Arc<dyn Admission>,
+    dialer: Arc<Dialer>,
+    _replies: Arc<dyn ReplySockets>,
+    settings: Settings,
+) -> io::Result<Inbound> {
+    let shared = tcp::Shared {
+        admission,
+        dialer,
+        listeners: listeners.tcp,
+        counters: TcpCounters::default(),
+        cap: Cap::new(settings.max_tcp),
+        timeouts: settings.timeouts,
+    };
+    let pipes = PipeBudget::new(settings.max_pipes);
+    let loops = Loops::start(shared, pipes, settings.loops)?;
+    Ok(Inbound {
+        loops: Mutex::new(loops),
+    })
+}
+
+impl Inbound {
+    /// Takes no new flows; those that live go on.
+    pub(crate) fn stop_accepting(&self) {
+        self.lock().send_all(|| Command::StopAccepting);
+    }
+
+    /// Waits until the TCP flows have ended, at most until `deadline`, then closes what is
+    /// left and joins every thread and task. UDP flows have no end to wait for.
+    pub(crate) async fn drain(&self, deadline: Instant) {
+        self.stop_accepting();
+        while self.counters().tcp_flows > 0 && Instant::now() < deadline {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+        // A loop ends within one turn, so this blocks for microseconds.
+        self.lock().finish();
+    }
+
+    pub(crate) fn counters(&self) -> Snapshot {
+        let loops = self.lock();
+        Snapshot {
+            tcp: loops.shared.counters.snapshot(),
+            tcp_flows: loops.shared.cap.used(),
+            pipes: loops.pipes.open(),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -152,20 +152,9 @@ impl Answer {
 }
 
 fn status(line: &[u8]) -> Result<u16, Error> {
-    let code = match line {
-        [
-            b'H',
-            b'T',
-            b'T',
-            b'P',
-            b'/',
-            b'1',
-            b'.',
-            b'0' | b'1',
-            b' ',
-            code @ ..,
-        ] => code,
-        _ => return Err(Error::StatusLine),
+    let code = match line.strip_prefix(b"HTTP/1.") {
+        Some([b'0' | b'1', b' ', code @ ..]) => code,
+        _ => &[],
     };
     let (digits, rest) = code.split_first_chunk::<3>().ok_or(Error::StatusLine)?;
     if !digits.iter().all(u8::is_ascii_digit) || !matches!(rest.first(), None | Some(b' ')) {

@@ -1,0 +1,119 @@
+//! One TCP flow of an event loop: from the accepted connection to the relay.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    flow::{FlowGuard, OrigDst},
+    inbound::counters::Seat,
+    outbound::{
+        error::Stage, handshake::Handshake, permits::Permit, server::Candidates,
+        server::ServerState,
+    },
+    relay::Relay,
+    socket::Mark,
+};
+
+/// A flow. Dropping it closes its sockets and takes it off the list.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) guard: FlowGuard,
+    pub(crate) phase: Phase,
+    /// When the dial must have got further, or the last time bytes moved.
+    pub(crate) clock: Instant,
+    /// What epoll watches the client for.
+    pub(crate) watch: Watch,
+    /// Keepalive is set.
+    pub(crate) kept_alive: bool,
+    /// Place under the flow cap.
+    pub(crate) _seat: Seat,
+}
+
+/// What the client's descriptor is registered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Nothing,
+    Input,
+    InputAndRoom,
+}
+
+/// Where a flow is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// On its way to the server or target; `Flow::clock` is the deadline.
+    Dialing(Box<Dial>),
+    /// Moving bytes; `Flow::clock` is the last progress.
+    Relaying(Box<Relay>),
+}
+
+/// A dial under way.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    /// Taken by the relay.
+    pub(crate) client: Option<OwnedFd>,
+    pub(crate) target: OrigDst,
+    pub(crate) mark: Mark,
+    /// `None` when the target is dialed itself.
+    pub(crate) server: Option<Arc<ServerState>>,
+    pub(crate) candidates: Option<Candidates>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) handshake: Option<Handshake>,
+    /// Bytes of the handshake to send.
+    pub(crate) out: Vec<u8>,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) connected: bool,
+    pub(crate) pipelined: bool,
+    /// Pipelining went wrong for this flow.
+    pub(crate) serial_only: bool,
+    /// When the flow arrived.
+    pub(crate) arrived: Instant,
+    /// When the connect began: waiting for a permit is not the server's slowness.
+    pub(crate) started: Instant,
+}
+
+impl Dial {
+    /// What is being waited for.
+    pub(crate) fn stage(&self) -> Stage {
+        match (&self.candidates, &self.handshake) {
+            (None, _) if self.server.is_some() => Stage::Resolve,
+            (_, Some(handshake)) if self.connected => handshake.stage(),
+            _ => Stage::Connect,
+        }
+    }
+}
+
+/// How long a flow may stay in a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// A relay without progress (config.md: constant).
+    pub(crate) idle: Duration,
+    /// A half-closed relay without progress (datapath.md 5.3).
+    pub(crate) half_closed: Duration,
+    /// The answer to a greeting.
+    pub(crate) greeting: Duration,
+    /// The word about a target.
+    pub(crate) reply: Duration,
+    /// A whole dial.
+    pub(crate) dial: Duration,
+    /// Time until the next address of a server is tried.
+    pub(crate) stagger: Duration,
+    /// How often deadlines are looked at while flows dial.
+    pub(crate) tick: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(300),
+            half_closed: Duration::from_secs(30),
+            greeting: crate::outbound::GREETING,
+            reply: crate::outbound::REPLY,
+            dial: crate::outbound::TOTAL,
+            stagger: crate::outbound::STAGGER,
+            tick: Duration::from_millis(250),
+        }
+    }
+}

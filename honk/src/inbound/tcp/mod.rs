@@ -1,0 +1,99 @@
+//! Transparent TCP: event loops that accept, dial and relay.
+
+mod dial;
+mod flow;
+mod mailbox;
+mod slab;
+mod worker;
+
+use std::{io, net::TcpListener, sync::Arc, thread::JoinHandle};
+
+use self::{mailbox::Mailbox, worker::Worker};
+use super::counters::{Cap, TcpCounters};
+use crate::{flow::Admission, outbound::Dialer, socket::pipe::PipeBudget};
+
+pub(crate) use self::{flow::Timeouts, mailbox::Command};
+
+/// Values of `FlowEntry::carrier`, see `flow::CARRIERS`.
+const COPY: u8 = 1;
+const SPLICE: u8 = 2;
+
+/// What all loops share.
+pub(crate) struct Shared {
+    pub(crate) admission: Arc<dyn Admission>,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) counters: TcpCounters,
+    pub(crate) cap: Arc<Cap>,
+    pub(crate) timeouts: Timeouts,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("listeners", &self.listeners)
+            .field("cap", &self.cap)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The running loops.
+#[derive(Debug)]
+pub(crate) struct Loops {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) pipes: PipeBudget,
+    mailboxes: Vec<Arc<Mailbox>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Loops {
+    /// Starts `count` loops. They inherit the network namespace of the caller, which must be
+    /// the one flows leave from.
+    pub(crate) fn start(shared: Shared, pipes: PipeBudget, count: usize) -> io::Result<Self> {
+        for listener in &shared.listeners {
+            listener.set_nonblocking(true)?;
+            crate::socket::prepare_listener(listener)?;
+        }
+        let mut loops = Self {
+            shared: Arc::new(shared),
+            pipes: pipes.clone(),
+            mailboxes: Vec::new(),
+            threads: Vec::new(),
+        };
+        for n in 0..count.max(1) {
+            let mailbox = Mailbox::new()?;
+            let shared = Arc::clone(&loops.shared);
+            let worker = Worker::new(shared, Arc::clone(&mailbox), pipes.clone())?;
+            let builder = std::thread::Builder::new().name(format!("honk-tcp-{n}"));
+            loops.threads.push(builder.spawn(move || worker.run())?);
+            loops.mailboxes.push(mailbox);
+        }
+        Ok(loops)
+    }
+
+    /// Gives a message to one loop, or to all.
+    pub(crate) fn send_all(&self, command: impl Fn() -> Command) {
+        for mailbox in &self.mailboxes {
+            mailbox.send(command());
+        }
+    }
+
+    /// Ends all loops and waits for their threads; blocks for at most one turn of each.
+    pub(crate) fn finish(&mut self) {
+        self.send_all(|| Command::Finish);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("relay_loop_panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests;

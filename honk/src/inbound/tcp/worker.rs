@@ -1,0 +1,402 @@
+//! The event loop: epoll events, messages and deadlines to steps of flows.
+//!
+//! One loop runs per CPU on a thread of its own instead of the shared runtime: a proxied
+//! connection is a dozen system calls, and task wake-ups, timers and readiness bookkeeping
+//! per connection would cost as much again. Listeners are in every loop with
+//! `EPOLLEXCLUSIVE`, so an idle loop takes the connection and stays with it. A flow lives
+//! and dies on its loop; nothing here blocks.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    },
+    io::Errno,
+};
+
+use super::{
+    Shared,
+    flow::{Flow, Phase, Watch},
+    mailbox::{Command, Mailbox},
+    slab::{Slab, Token},
+};
+use crate::{
+    flow::CloseReason,
+    relay::{Shop, Side, Step},
+    socket,
+    socket::pipe::{PipeBudget, PipePool},
+};
+
+/// Events taken per wait.
+const EVENTS: usize = 256;
+/// Connections accepted per wake-up of a listener, so that flows get their turn.
+const ACCEPTS: usize = 64;
+/// Pause of accepting when the process is out of descriptors.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
+/// Interval of the sweep when nothing dials.
+const SWEEP: Duration = Duration::from_secs(1);
+/// A flow this long without progress gives its pipes back and gets keepalive.
+const QUIET: Duration = Duration::from_secs(10);
+/// Idle pipes one loop keeps.
+const SPARE_PIPES: usize = 64;
+
+/// Event data that are no flow: their slot index is one no slab reaches.
+const MAILBOX: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 16;
+/// More listeners than families and address kinds there could be.
+const MAX_LISTENERS: usize = 16;
+
+/// What is watched on the server's end, from connect on.
+pub(super) const SERVER_EVENTS: EventFlags = EventFlags::IN
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+const CLIENT_EVENTS: EventFlags = EventFlags::IN
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+
+/// One event loop.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) epoll: OwnedFd,
+    pub(super) flows: Slab<Flow>,
+    /// Flows in [`Phase::Dialing`].
+    pub(super) dialing: usize,
+    pub(super) shop: Shop,
+    /// Time of the current turn.
+    pub(super) now: Instant,
+    again: Vec<Token>,
+    accepting: bool,
+    paused_until: Option<Instant>,
+    pub(super) next_sweep: Instant,
+    /// Given up for a moment to shed a connection when descriptors run out.
+    reserve: Option<OwnedFd>,
+    finished: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        pipes: PipeBudget,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let data = EventData::new_u64(MAILBOX);
+        epoll::add(&epoll, &mailbox.event, data, EventFlags::IN)?;
+        let now = Instant::now();
+        let mut worker = Self {
+            shared,
+            mailbox,
+            epoll,
+            flows: Slab::new(),
+            dialing: 0,
+            shop: Shop::new(PipePool::new(pipes, SPARE_PIPES)),
+            now,
+            again: Vec::new(),
+            accepting: true,
+            paused_until: None,
+            next_sweep: now,
+            reserve: spare_descriptor(),
+            finished: false,
+        };
+        worker.watch_listeners()?;
+        Ok(worker)
+    }
+
+    /// Runs until [`Command::Finish`].
+    pub(super) fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.finished {
+            events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    // Only a programming error gets here; ending the flows beats spinning.
+                    tracing::error!(%error, "relay_loop_failed");
+                    break;
+                }
+            }
+            self.now = Instant::now();
+            self.turn(&events);
+        }
+        let tokens: Vec<_> = self.flows.tokens().collect();
+        for token in tokens {
+            self.close(token, CloseReason::Shutdown);
+        }
+    }
+
+    fn turn(&mut self, events: &[Event]) {
+        let mut mail = false;
+        for event in events {
+            let (data, flags) = (event.data.u64(), event.flags);
+            match data {
+                MAILBOX => mail = true,
+                LISTENER..MAILBOX => self.accept((data - LISTENER) as usize),
+                token => self.event(Token(token), flags),
+            }
+        }
+        for token in std::mem::take(&mut self.again) {
+            self.step(token);
+        }
+        if mail {
+            for command in self.mailbox.take() {
+                self.command(command);
+            }
+        }
+        if self.paused_until.is_some_and(|until| until <= self.now) {
+            self.paused_until = None;
+            if let Err(error) = self.watch_listeners() {
+                tracing::error!(%error, "listener_lost");
+            }
+        }
+        if self.next_sweep <= self.now {
+            self.sweep();
+        }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let mut wait = None;
+        if !self.again.is_empty() {
+            wait = Some(Duration::ZERO);
+        } else if self.flows.len() > 0 {
+            wait = Some(self.next_sweep.saturating_duration_since(self.now));
+        }
+        if let Some(until) = self.paused_until {
+            let pause = until.saturating_duration_since(self.now);
+            wait = Some(wait.map_or(pause, |w| w.min(pause)));
+        }
+        wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        })
+    }
+
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+        for (i, listener) in self.shared.listeners.iter().enumerate().take(MAX_LISTENERS) {
+            let data = EventData::new_u64(LISTENER + i as u64);
+            epoll::add(&self.epoll, listener, data, flags)?;
+        }
+        Ok(())
+    }
+
+    fn unwatch_listeners(&mut self) {
+        if self.paused_until.is_none() {
+            for listener in self.shared.listeners.iter().take(MAX_LISTENERS) {
+                let _ = epoll::delete(&self.epoll, listener);
+            }
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        if !self.accepting || self.paused_until.is_some() {
+            return;
+        }
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.shared.listeners.get(index) else {
+                return;
+            };
+            match socket::accept(listener) {
+                Ok(accepted) => {
+                    self.shared.counters.accepted.inc();
+                    self.admit(accepted);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    self.shared.counters.accept_errors.inc();
+                    if shortage(&error) {
+                        self.shed(index);
+                        return;
+                    }
+                    // A connection that died in the queue: the next one may be fine.
+                }
+            }
+        }
+    }
+
+    /// Out of descriptors: one client learns it by a reset, the others wait in the queue.
+    fn shed(&mut self, index: usize) {
+        self.reserve = None;
+        if let Some(listener) = self.shared.listeners.get(index)
+            && let Ok(accepted) = socket::accept(listener)
+        {
+            socket::reset_on_close(&accepted.fd);
+            self.shared.counters.shed.inc();
+        }
+        self.reserve = spare_descriptor();
+        self.unwatch_listeners();
+        self.paused_until = Some(self.now + SHORTAGE_PAUSE);
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Adopt(flow) => {
+                let (accepted, route) = *flow;
+                self.adopt(accepted, route);
+            }
+            Command::Cancel(token, reason) => self.close(token, reason),
+            Command::Resolved(token, result) => self.resolved(token, result),
+            Command::Permit(token, permit) => self.permitted(token, permit),
+            Command::StopAccepting => {
+                self.unwatch_listeners();
+                self.paused_until = None;
+                self.accepting = false;
+            }
+            Command::Finish => self.finished = true,
+        }
+    }
+
+    fn event(&mut self, token: Token, flags: EventFlags) {
+        let Some(flow) = self.flows.get_mut(token.flow()) else {
+            return;
+        };
+        let Phase::Relaying(relay) = &mut flow.phase else {
+            if token.is_server() {
+                self.dial_event(token.flow(), flags);
+            }
+            return;
+        };
+        let (side, end) = if token.is_server() {
+            (Side::Server, &mut relay.server)
+        } else {
+            (Side::Client, &mut relay.client)
+        };
+        let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        end.readable |= broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        end.writable |= broken || flags.contains(EventFlags::OUT);
+        end.hangup |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        if flags.contains(EventFlags::ERR) && relay.error_is_final(side) {
+            self.close(token.flow(), CloseReason::Reset);
+        } else {
+            self.step(token.flow());
+        }
+    }
+
+    /// Lets a relay move what it can.
+    pub(super) fn step(&mut self, token: Token) {
+        let Some(flow) = self.flows.get_mut(token) else {
+            return;
+        };
+        let Phase::Relaying(relay) = &mut flow.phase else {
+            return;
+        };
+        let entry = &flow.guard.entry;
+        let spliced_before = relay.splices();
+        let (step, moved) = relay.step(&mut self.shop, &entry.counters);
+        if moved > 0 {
+            flow.clock = self.now;
+        }
+        if relay.splices() && !spliced_before {
+            entry
+                .carrier
+                .store(super::SPLICE, std::sync::atomic::Ordering::Relaxed);
+            self.shared.counters.spliced.inc();
+        }
+        let wanted = match (relay.client_blocked(), flow.watch) {
+            (true, _) | (false, Watch::InputAndRoom) => Watch::InputAndRoom,
+            (false, _) => Watch::Input,
+        };
+        match step {
+            Step::Closed(reason) => return self.close(token, reason),
+            Step::Again => self.again.push(token),
+            Step::Wait => {}
+        }
+        if flow.watch == wanted {
+            return;
+        }
+        let data = EventData::new_u64(token.0);
+        let fd = &relay.client.fd;
+        let watched = match (flow.watch, wanted) {
+            (Watch::Nothing, Watch::Input) => epoll::add(&self.epoll, fd, data, CLIENT_EVENTS),
+            (Watch::Nothing, _) => epoll::add(&self.epoll, fd, data, SERVER_EVENTS),
+            _ => epoll::modify(&self.epoll, fd, data, SERVER_EVENTS),
+        };
+        flow.watch = wanted;
+        if watched.is_err() {
+            self.close(token, CloseReason::Reset);
+        }
+    }
+
+    /// Looks at the clocks of all flows.
+    fn sweep(&mut self) {
+        let timeouts = self.shared.timeouts;
+        let tokens: Vec<_> = self.flows.tokens().collect();
+        for token in tokens {
+            let Some(flow) = self.flows.get_mut(token) else {
+                continue;
+            };
+            let Phase::Relaying(relay) = &mut flow.phase else {
+                if flow.clock <= self.now {
+                    self.dial_timeout(token);
+                }
+                continue;
+            };
+            let quiet = self.now.saturating_duration_since(flow.clock);
+            if relay.half_closed() && quiet >= timeouts.half_closed {
+                // Both ends have been told all there is to tell.
+                self.close(token, CloseReason::Timeout);
+            } else if quiet >= timeouts.idle {
+                self.close(token, CloseReason::Timeout);
+            } else if quiet >= QUIET {
+                relay.rest(&mut self.shop);
+                if !flow.kept_alive {
+                    flow.kept_alive = true;
+                    socket::keepalive(&relay.server.fd);
+                    socket::keepalive(&relay.client.fd);
+                }
+            }
+        }
+        let interval = if self.dialing > 0 {
+            timeouts.tick
+        } else {
+            SWEEP.min(timeouts.half_closed)
+        };
+        self.next_sweep = self.now + interval;
+    }
+
+    /// Ends a flow: FIN after a clean end, RST otherwise.
+    pub(super) fn close(&mut self, token: Token, reason: CloseReason) {
+        let Some(mut flow) = self.flows.remove(token) else {
+            return;
+        };
+        match flow.phase {
+            Phase::Dialing(ref dial) => {
+                self.dialing -= 1;
+                if let Some(client) = &dial.client {
+                    socket::reset_on_close(client);
+                }
+            }
+            Phase::Relaying(ref mut relay) => {
+                relay.rest(&mut self.shop);
+                if reason != CloseReason::Eof {
+                    socket::reset_on_close(&relay.client.fd);
+                    socket::reset_on_close(&relay.server.fd);
+                }
+            }
+        }
+        flow.guard.close(reason);
+    }
+}
+
+fn shortage(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
+}
+
+fn spare_descriptor() -> Option<OwnedFd> {
+    std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+}

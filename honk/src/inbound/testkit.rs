@@ -1,0 +1,260 @@
+//! A small world for tests: an admission that answers as told, a sink that remembers, and
+//! servers that play a script on loopback.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, atomic::AtomicU64, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use honk_policy::{
+    id::{Network, NodeId, Secret, Uuid},
+    node::{Host, Node, Protocol, Server},
+};
+
+use crate::{
+    flow::{
+        Admission, Cancel, ClientAddr, CloseReason, FlowCounters, FlowEntry, FlowGuard, FlowSink,
+        NewFlow, OrigDst, Refusal, Route,
+    },
+    outbound::{Dialer, Settings},
+};
+
+/// How long a test waits for something that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Remembers flows.
+#[derive(Default)]
+pub(crate) struct World {
+    answer: Mutex<Option<Result<Arc<Node>, Refusal>>>,
+    live: Mutex<Vec<Arc<FlowEntry>>>,
+    closed: Mutex<Vec<(Arc<FlowEntry>, CloseReason)>>,
+    changed: Condvar,
+    admitted: AtomicU64,
+}
+
+impl World {
+    /// Flows leave through `node`.
+    pub(crate) fn through(node: Arc<Node>) -> Arc<Self> {
+        let world = Self::default();
+        *world.answer.lock().unwrap() = Some(Ok(node));
+        Arc::new(world)
+    }
+
+    pub(crate) fn refusing(refusal: Refusal) -> Arc<Self> {
+        let world = Self::default();
+        *world.answer.lock().unwrap() = Some(Err(refusal));
+        Arc::new(world)
+    }
+
+    pub(crate) fn set(&self, answer: Result<Arc<Node>, Refusal>) {
+        *self.answer.lock().unwrap() = Some(answer);
+    }
+
+    /// Calls of `admit`.
+    pub(crate) fn admitted(&self) -> u64 {
+        self.admitted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn live(&self) -> Vec<Arc<FlowEntry>> {
+        self.live.lock().unwrap().clone()
+    }
+
+    /// Waits until `n` flows have closed and returns them.
+    pub(crate) fn wait_closed(&self, n: usize) -> Vec<(Arc<FlowEntry>, CloseReason)> {
+        let closed = self.closed.lock().unwrap();
+        let wait = |c: &mut Vec<_>| c.len() < n;
+        let waited = self
+            .changed
+            .wait_timeout_while(closed, PATIENCE, wait)
+            .unwrap();
+        assert!(
+            !waited.1.timed_out(),
+            "only {} of {n} flows closed",
+            waited.0.len()
+        );
+        waited.0.clone()
+    }
+
+    /// A route for a flow that arrives by hand.
+    pub(crate) fn route(self: &Arc<Self>, flow: &NewFlow, leaf: Arc<Node>) -> Route {
+        let entry = Arc::new(FlowEntry {
+            id: self.admitted.fetch_add(1, Ordering::SeqCst),
+            flow: *flow,
+            outbound: "test".into(),
+            path: Arc::new([]),
+            leaf: leaf.id,
+            leaf_name: leaf.name.as_str().into(),
+            rule: 0,
+            must: false,
+            generation: 1,
+            started_ms: 0,
+            counters: FlowCounters::default(),
+            carrier: 0.into(),
+            cancel: Cancel::default(),
+        });
+        self.live.lock().unwrap().push(Arc::clone(&entry));
+        Route {
+            leaf,
+            outbound: "test".into(),
+            path: Arc::new([]),
+            mark: 0,
+            rule: 0,
+            must: false,
+            guard: FlowGuard::new(entry, Arc::clone(self) as Arc<dyn FlowSink>),
+        }
+    }
+}
+
+/// The admission of a [`World`]; a type of its own because routes hold the world as an `Arc`.
+pub(crate) struct Gate(pub(crate) Arc<World>);
+
+impl Admission for Gate {
+    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+        let answer = self.0.answer.lock().unwrap().clone();
+        match answer.unwrap_or(Err(Refusal::Blocked)) {
+            Ok(leaf) => Ok(self.0.route(flow, leaf)),
+            Err(refusal) => {
+                self.0.admitted.fetch_add(1, Ordering::SeqCst);
+                Err(refusal)
+            }
+        }
+    }
+}
+
+impl FlowSink for World {
+    fn closed(&self, entry: &FlowEntry, reason: CloseReason) {
+        let mut live = self.live.lock().unwrap();
+        let at = live
+            .iter()
+            .position(|e| e.id == entry.id)
+            .expect("closed once");
+        let entry = live.remove(at);
+        drop(live);
+        self.closed.lock().unwrap().push((entry, reason));
+        self.changed.notify_all();
+    }
+}
+
+pub(crate) fn new_flow(network: Network, client: SocketAddr, target: SocketAddr) -> NewFlow {
+    NewFlow {
+        network,
+        client: ClientAddr(client),
+        target: OrigDst(target),
+    }
+}
+
+pub(crate) fn node(protocol: Protocol) -> Arc<Node> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = NEXT.fetch_add(1, Ordering::SeqCst);
+    Arc::new(Node {
+        id: NodeId(Uuid::from_u128(id.into())),
+        name: format!("node{id}"),
+        protocol,
+    })
+}
+
+pub(crate) fn direct() -> Arc<Node> {
+    node(Protocol::Direct)
+}
+
+fn server(addr: SocketAddr, auth: Option<(&str, &str)>) -> Server {
+    Server {
+        host: Host::Ip(addr.ip()),
+        port: addr.port(),
+        auth: auth.map(|(u, p)| (Secret::new(u), Secret::new(p))),
+    }
+}
+
+pub(crate) fn socks5(addr: SocketAddr, auth: Option<(&str, &str)>) -> Arc<Node> {
+    node(Protocol::Socks5(server(addr, auth)))
+}
+
+pub(crate) fn http(addr: SocketAddr, auth: Option<(&str, &str)>) -> Arc<Node> {
+    node(Protocol::Http(server(addr, auth)))
+}
+
+pub(crate) fn dialer_settings() -> Settings {
+    Settings {
+        own_mark: 0,
+        bootstrap: Vec::new(),
+        max_concurrent_dials: 64,
+        connect_timeout: Duration::from_secs(3),
+    }
+}
+
+/// A dialer on the runtime that is current.
+pub(crate) fn dialer() -> Arc<Dialer> {
+    Dialer::new(dialer_settings())
+}
+
+/// A server on loopback; every connection is played by `script` on a thread of its own.
+pub(crate) fn play(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let script = Arc::new(script);
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let script = Arc::clone(&script);
+            std::thread::spawn(move || script(stream));
+        }
+    });
+    addr
+}
+
+/// Reads exactly `n` bytes; empty when the peer closed first.
+pub(crate) fn take(stream: &mut TcpStream, n: usize) -> Vec<u8> {
+    let mut buffer = vec![0; n];
+    match stream.read_exact(&mut buffer) {
+        Ok(()) => buffer,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Plays the server side of a SOCKS5 handshake up to the reply and returns the request.
+pub(crate) fn greet(stream: &mut TcpStream, auth: Option<(&str, &str)>) -> Vec<u8> {
+    let head = take(stream, 2);
+    if head.is_empty() {
+        return head;
+    }
+    let methods = take(stream, head[1].into());
+    let method = if auth.is_some() { 2 } else { 0 };
+    assert!(
+        methods.contains(&method),
+        "method {method} not among {methods:?}"
+    );
+    let _ = stream.write_all(&[5, method]);
+    if let Some((user, password)) = auth {
+        let mut want = vec![1, user.len() as u8];
+        want.extend_from_slice(user.as_bytes());
+        want.push(password.len() as u8);
+        want.extend_from_slice(password.as_bytes());
+        let got = take(stream, want.len());
+        let status = u8::from(got != want);
+        let _ = stream.write_all(&[1, status]);
+        if status != 0 {
+            return Vec::new();
+        }
+    }
+    let mut request = take(stream, 4);
+    let rest = match request.get(3) {
+        Some(1) => 6,
+        Some(4) => 18,
+        _ => return Vec::new(),
+    };
+    request.extend(take(stream, rest));
+    request
+}
+
+pub(crate) const OK_REPLY: [u8; 10] = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+
+/// Waits until `condition` holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: did not happen in time");
+        std::thread::yield_now();
+    }
+}

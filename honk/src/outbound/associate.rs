@@ -1,0 +1,254 @@
+//! SOCKS5 datagram relays: the control connection and the address of the relay. Also the test
+//! whether a server takes a pipelined handshake, which asks for a relay it never uses.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use honk_policy::{id::Network, node::Protocol};
+use honk_wire::{
+    Target,
+    socks5::{Bound, Command, Handshake, Mode, Step},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{
+    Dialer, GREETING, REPLY, TOTAL,
+    error::{Class, DialError, Stage},
+    handshake::credentials,
+    server::ServerState,
+    stream,
+};
+use crate::socket::Mark;
+
+/// Time for the answer of a server under test: it has to do nothing but read.
+const TEST_REPLY: Duration = Duration::from_secs(2);
+
+/// A datagram relay at a server. It lives as long as the control connection.
+#[derive(Debug)]
+pub(crate) struct Association {
+    /// End of the association when it reaches its end.
+    pub(crate) control: TcpStream,
+    /// Where datagrams go.
+    pub(crate) relay: SocketAddr,
+}
+
+/// Asks the server of `state` for a datagram relay, within the total time of a dial.
+pub(crate) async fn associate(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+    mark: Mark,
+) -> Result<Association, DialError> {
+    let started = Instant::now();
+    let result = match timeout(TOTAL, open(dialer, state, mark)).await {
+        Ok(result) => result,
+        Err(_) => Err(DialError::timeout(Stage::Connect)),
+    };
+    let protocol = &state.node.protocol;
+    match &result {
+        Ok(_) => dialer.counts.ok(Network::Udp, protocol, started.elapsed()),
+        Err(error) => dialer.counts.failed(Network::Udp, protocol, error.result()),
+    }
+    result
+}
+
+async fn open(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+    mark: Mark,
+) -> Result<Association, DialError> {
+    let _permit = dialer.permits.take().await;
+    let (mut control, peer) = reach(dialer, state, mark).await?;
+    let (mut handshake, mut out) = start(state, peer, Mode::Serial)?;
+    let mut buffer = [0; 512];
+    loop {
+        let stage = stage(&handshake);
+        let limit = if stage == Stage::Reply {
+            REPLY
+        } else {
+            GREETING
+        };
+        let exchange = async {
+            control.write_all(&out).await?;
+            control.read(&mut buffer).await
+        };
+        let n = timeout(limit, exchange)
+            .await
+            .map_err(|_| late(stage))?
+            .map_err(|e| DialError::carrier(stage, &e))?;
+        if n == 0 {
+            return Err(DialError::new(
+                Class::UnknownPreResponse,
+                "the server closed the connection during the handshake",
+            ));
+        }
+        out.clear();
+        if let Step::Done { bound, .. } = handshake.read(&buffer[..n], &mut out)? {
+            let relay = relay_address(dialer, bound, peer).await?;
+            return Ok(Association { control, relay });
+        }
+    }
+}
+
+/// Connects to the first address that answers.
+async fn reach(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+    mark: Mark,
+) -> Result<(TcpStream, SocketAddr), DialError> {
+    let mut candidates = dialer.addresses(state).await?;
+    let mut last = DialError::timeout(Stage::Connect);
+    while let Some(peer) = candidates.advance() {
+        let connect = stream::connect(peer, mark);
+        match timeout(dialer.connect_timeout(), connect).await {
+            Ok(Ok(control)) => {
+                candidates.worked();
+                return Ok((control, peer));
+            }
+            Ok(Err(error)) => last = DialError::carrier(Stage::Connect, &error),
+            Err(_) => last = DialError::timeout(Stage::Connect),
+        }
+    }
+    Err(last)
+}
+
+/// A request for a relay that takes datagrams from any address of ours.
+fn start(
+    state: &ServerState,
+    peer: SocketAddr,
+    mode: Mode,
+) -> Result<(Handshake, Vec<u8>), DialError> {
+    let Protocol::Socks5(server) = &state.node.protocol else {
+        return Err(DialError::new(
+            Class::ConfigUnsupported,
+            "the protocol of the node carries no UDP",
+        ));
+    };
+    let any = match peer {
+        SocketAddr::V4(_) => IpAddr::from([0; 4]),
+        SocketAddr::V6(_) => IpAddr::from([0u16; 8]),
+    };
+    let target = Target::Ip(SocketAddr::new(any, 0));
+    let mut out = Vec::new();
+    let command = Command::UdpAssociate;
+    let hs = Handshake::start(command, &target, credentials(server), mode, &mut out)?;
+    Ok((hs, out))
+}
+
+fn stage(handshake: &Handshake) -> Stage {
+    if handshake.awaits_reply() {
+        Stage::Reply
+    } else {
+        Stage::Greeting
+    }
+}
+
+/// There is no target here: a slow reply is the server's fault too.
+fn late(stage: Stage) -> DialError {
+    DialError::new(Class::Timeout(stage), "no answer in time")
+}
+
+/// The relay as the server named it, unless it named something that cannot be meant.
+async fn relay_address(
+    dialer: &Dialer,
+    bound: Bound,
+    peer: SocketAddr,
+) -> Result<SocketAddr, DialError> {
+    let named = match bound {
+        Bound::Ip(addr) => addr,
+        Bound::Name(name, port) => {
+            let ip = match name.parse::<IpAddr>() {
+                Ok(ip) => ip,
+                Err(_) if name.is_empty() => peer.ip(),
+                Err(_) => {
+                    let bootstrap = dialer.settings.load().bootstrap.clone();
+                    let found = dialer.resolver.lookup(&name, &bootstrap, dialer.mark(0));
+                    let found = found
+                        .await
+                        .map_err(|e| super::resolve_error(e.to_string()))?;
+                    found.ips.first().copied().unwrap_or(peer.ip())
+                }
+            };
+            SocketAddr::new(ip, port)
+        }
+    };
+    if named.port() == 0 {
+        return Err(DialError::new(
+            Class::ProxyProtocol,
+            "the server named a relay with port 0",
+        ));
+    }
+    Ok(SocketAddr::new(
+        relay_ip(named.ip(), peer.ip()),
+        named.port(),
+    ))
+}
+
+/// Servers that listen on all addresses, or sit behind NAT, name an address that does not
+/// reach them; the address the control connection uses does.
+fn relay_ip(named: IpAddr, peer: IpAddr) -> IpAddr {
+    if named.is_unspecified() || (private(named) && !private(peer)) {
+        peer
+    } else {
+        named
+    }
+}
+
+fn private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+/// Whether the server answers a request that came together with the greeting. The request is
+/// for a datagram relay: no target hears of the test, and a refusal is as good an answer as a
+/// grant. `None` when the server could not be reached.
+pub(crate) async fn accepts_pipelining(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+) -> Option<bool> {
+    let _permit = dialer.permits.take().await;
+    let reach = timeout(TOTAL, reach(dialer, state, dialer.mark(0))).await;
+    let (mut control, peer) = reach.ok()?.ok()?;
+    let (mut handshake, out) = start(state, peer, Mode::Pipelined).ok()?;
+    control.write_all(&out).await.ok()?;
+    let mut buffer = [0; 512];
+    loop {
+        let read = timeout(TEST_REPLY, control.read(&mut buffer)).await;
+        let n = match read {
+            Ok(Ok(n)) if n > 0 => n,
+            _ => return Some(false),
+        };
+        match handshake.read(&buffer[..n], &mut Vec::new()) {
+            Ok(Step::More) => {}
+            Ok(Step::Done { .. }) | Err(honk_wire::socks5::Error::Refused(_)) => return Some(true),
+            Err(_) => return Some(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreachable_relay_addresses_are_replaced() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (named, peer, want) in [
+            ("0.0.0.0", "198.51.100.7", "198.51.100.7"),
+            ("::", "2001:db8::7", "2001:db8::7"),
+            ("10.0.0.5", "198.51.100.7", "198.51.100.7"),
+            ("10.0.0.5", "10.0.0.7", "10.0.0.5"),
+            ("203.0.113.9", "198.51.100.7", "203.0.113.9"),
+        ] {
+            assert_eq!(relay_ip(ip(named), ip(peer)), ip(want), "{named} at {peer}");
+        }
+    }
+}
