@@ -86,7 +86,7 @@ impl Worker {
             clock: now + self.shared.timeouts.dial,
             watch: Watch::Nothing,
             kept_alive: false,
-            _seat: seat,
+            seat,
             phase: Phase::Dialing(Box::new(Dial {
                 client: Some(accepted.fd),
                 target: OrigDst(accepted.target),

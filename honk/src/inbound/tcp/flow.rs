@@ -29,7 +29,7 @@ pub(crate) struct Flow {
     /// Keepalive is set.
     pub(crate) kept_alive: bool,
     /// Place under the flow cap.
-    pub(crate) _seat: Seat,
+    pub(crate) seat: Seat,
 }
 
 /// What the client's descriptor is registered for.

@@ -367,17 +367,20 @@ impl Worker {
 
     /// Ends a flow: FIN after a clean end, RST otherwise.
     pub(super) fn close(&mut self, token: Token, reason: CloseReason) {
-        let Some(mut flow) = self.flows.remove(token) else {
+        let Some(flow) = self.flows.remove(token) else {
             return;
         };
-        match flow.phase {
-            Phase::Dialing(ref dial) => {
+        let Flow {
+            guard, phase, seat, ..
+        } = flow;
+        match phase {
+            Phase::Dialing(dial) => {
                 self.dialing -= 1;
                 if let Some(client) = &dial.client {
                     socket::reset_on_close(client);
                 }
             }
-            Phase::Relaying(ref mut relay) => {
+            Phase::Relaying(mut relay) => {
                 relay.rest(&mut self.shop);
                 if reason != CloseReason::Eof {
                     socket::reset_on_close(&relay.client.fd);
@@ -385,7 +388,9 @@ impl Worker {
                 }
             }
         }
-        flow.guard.close(reason);
+        // The sockets are closed by now: their last segments find the kernel entry alive.
+        drop(seat);
+        guard.close(reason);
     }
 }
 
