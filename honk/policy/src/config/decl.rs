@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 
 use honk_grammar::{
-    ast::{Decl, Item, Lit, Section, Span, Value},
+    ast::{Annotation, Call, Decl, Item, Lit, Note, Section, Span, Value},
     diag::Diagnostic,
 };
 
 use super::{
+    dns::value as dns_value,
     keys::{Built, Key, Kind, find},
+    matcher::prefix,
     report::{Report, did_you_mean, with_help},
     value::{self, BadValue, Read, shortened},
 };
@@ -135,6 +137,20 @@ pub(super) fn read<'a>(
     rest
 }
 
+/// Reads a section that holds nothing but declarations.
+pub(super) fn only(
+    report: &mut Report<'_>,
+    section: &str,
+    table: &'static [Key],
+    items: &[Item],
+) -> Fields {
+    let rest = read(report, section, table, items);
+    for sub in rest.subs {
+        report.unknown_section(section, &sub.name, &[]);
+    }
+    rest.fields
+}
+
 /// E204 with a suggestion.
 pub(super) fn unknown_key(
     report: &mut Report<'_>,
@@ -162,6 +178,11 @@ fn declaration<'a>(
     let Some(row) = find(table, &decl.key.text) else {
         return unknown_key(report, section, table, &decl.key);
     };
+    if let Kind::Removed(instead) = row.kind {
+        let message = format!("`{}` does not exist any more", row.name);
+        let finding = Diagnostic::error("E709", "removed-key", decl.key.span, message);
+        return report.push(finding.help(instead).about(section, row.name));
+    }
     if row.kind == Kind::Own {
         if row.built == Built::No {
             unserved(report, section, row, decl.key.span);
@@ -173,7 +194,12 @@ fn declaration<'a>(
         report.stray_annotation(section, note.span, decl.value == Value::Empty);
         return;
     }
-    let Some(typed) = typed(report, section, row, decl) else {
+    let source = Source {
+        key: decl.key.span,
+        value: &decl.value,
+        span: decl.value_span,
+    };
+    let Some(typed) = typed(report, section, row, &source) else {
         return;
     };
     let entry = Entry {
@@ -233,7 +259,7 @@ pub(super) fn repeated(report: &mut Report<'_>, section: &str, key: &str, old: S
 fn served(report: &mut Report<'_>, section: &str, row: &'static Key, entry: &Entry) {
     let default = || default_of(row) == Some(entry.typed.clone());
     match row.built {
-        Built::Yes => {}
+        Built::Yes | Built::Section => {}
         Built::No if default() => {}
         Built::No => unserved(report, section, row, entry.key),
         Built::Only(values) => {
@@ -280,24 +306,39 @@ pub(super) fn default_of(row: &Key) -> Option<Typed> {
     }
     match (row.kind, row.default) {
         (Kind::Mark | Kind::Bandwidth, "") => Some(Typed::Int(0)),
-        (Kind::Text | Kind::Address, text) => Some(Typed::Text(text.to_owned())),
+        (
+            Kind::Text | Kind::CallText | Kind::Address | Kind::Preset | Kind::Bind | Kind::Subnet,
+            text,
+        ) => Some(Typed::Text(text.to_owned())),
         (_, "") => None,
         (kind, text) => read_one(kind, text).ok(),
     }
 }
 
-/// The typed value of a declaration; reports what is wrong with it.
-fn typed(report: &mut Report<'_>, section: &str, row: &Key, decl: &Decl) -> Option<Typed> {
-    let literals: &[Lit] = match &decl.value {
+/// A value that is to be typed, with its places.
+struct Source<'a> {
+    key: Span,
+    value: &'a Value,
+    span: Span,
+}
+
+/// The typed value; reports what is wrong with it.
+fn typed(report: &mut Report<'_>, section: &str, row: &Key, source: &Source<'_>) -> Option<Typed> {
+    let called = match source.value {
+        Value::Calls(calls) if row.kind.takes_call() => call_text(calls),
+        _ => None,
+    };
+    let literals: &[Lit] = match source.value {
+        Value::Calls(_) if called.is_some() => &[],
         Value::Calls(_) => {
             let message = format!("`{}` takes a value, not a function", row.name);
-            let finding = Diagnostic::error("E205", "value-shape", decl.value_span, message);
+            let finding = Diagnostic::error("E205", "value-shape", source.span, message);
             report.push(finding.about(section, row.name));
             return None;
         }
         Value::Empty if !row.kind.may_be_empty() => {
             let message = format!("`{}` has no value", row.name);
-            let finding = Diagnostic::error("E206", "value-empty", decl.key.span, message);
+            let finding = Diagnostic::error("E206", "value-empty", source.key, message);
             let finding = finding.help("write the value on the line of the key");
             report.push(finding.about(section, row.name));
             return None;
@@ -308,12 +349,15 @@ fn typed(report: &mut Report<'_>, section: &str, row: &Key, decl: &Decl) -> Opti
     let result = if row.kind.is_list() {
         read_list(report, section, row, literals)
     } else {
-        let text = literals
-            .iter()
-            .map(|l| l.text.as_str())
-            .collect::<Vec<_>>()
-            .join(",");
-        read_one(row.kind, &text).map_err(|bad| (decl.value_span, bad))
+        let written = || {
+            literals
+                .iter()
+                .map(|l| l.text.as_str())
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let text = called.unwrap_or_else(written);
+        read_one(row.kind, &text).map_err(|bad| (source.span, bad))
     };
     match result {
         Ok(typed) => Some(typed),
@@ -322,6 +366,67 @@ fn typed(report: &mut Report<'_>, section: &str, row: &Key, decl: &Decl) -> Opti
             None
         }
     }
+}
+
+/// A single call as the text it would be when quoted.
+fn call_text(calls: &[Call]) -> Option<String> {
+    match calls {
+        [call] if !call.not => {
+            let args: Vec<&str> = call.args.iter().map(|arg| arg.raw.as_str()).collect();
+            Some(format!("{}({})", call.name.text, args.join(",")))
+        }
+        _ => None,
+    }
+}
+
+/// Reads an annotation by a table. Of a repeated key the first counts.
+pub(super) fn notes(
+    report: &mut Report<'_>,
+    section: &str,
+    table: &'static [Key],
+    annotation: Option<&Annotation>,
+) -> Fields {
+    let mut fields = Fields::default();
+    for note in annotation.into_iter().flat_map(|a| &a.notes) {
+        let row = note.key.as_ref().and_then(|key| find(table, &key.text));
+        let (Some(key), Some(row), Value::Literals(_)) = (&note.key, row, &note.value) else {
+            unknown_note(report, section, note, table);
+            continue;
+        };
+        let source = Source {
+            key: key.span,
+            value: &note.value,
+            span: note.span,
+        };
+        let Some(typed) = typed(report, section, row, &source) else {
+            continue;
+        };
+        if fields.get(row.name).is_none() {
+            let entry = Entry {
+                typed,
+                key: key.span,
+                value: note.span,
+            };
+            insert(report, section, row, entry, &mut fields);
+        }
+    }
+    fields
+}
+
+/// E207 for a note nobody reads.
+fn unknown_note(report: &mut Report<'_>, section: &str, note: &Note, table: &'static [Key]) {
+    let names: Vec<&str> = table.iter().map(|row| row.name).collect();
+    let (place, name) = note
+        .key
+        .as_ref()
+        .map_or((note.span, ""), |k| (k.span, k.text.as_str()));
+    let message = match name {
+        "" => "an annotation is written `[key: value]`".to_owned(),
+        _ if names.contains(&name) => format!("`{name}` takes a value here, not a function"),
+        _ => format!("unknown annotation key `{}`", shortened(name)),
+    };
+    let finding = Diagnostic::error("E207", "annotation", place, message);
+    report.push(with_help(finding, did_you_mean(name, &names)).about(section, name));
 }
 
 /// Reads one scalar.
@@ -350,6 +455,24 @@ fn read_one(kind: Kind, text: &str) -> Read<Typed> {
         Kind::AbsolutePath if text.starts_with('/') => own(text),
         Kind::AbsolutePath => {
             return Err(BadValue::shape("E408", "expected an absolute path"));
+        }
+        Kind::Path if text.is_empty() => {
+            return Err(BadValue::shape("E408", "expected a path"));
+        }
+        Kind::Preset if text.is_empty() => own(""),
+        Kind::Preset => {
+            if value::preset(text).is_none() {
+                value::url(text, &["http", "https"])?;
+            }
+            own(text)
+        }
+        Kind::Bind => {
+            dns_value::bind(text)?;
+            own(text)
+        }
+        Kind::Subnet => {
+            dns_value::client_subnet(text)?;
+            own(text)
         }
         Kind::Secret => Typed::Secret(Secret::new(text)),
         Kind::Url => {
@@ -401,6 +524,15 @@ fn read_element(
     span: Span,
 ) -> Read<Option<String>> {
     match kind {
+        Kind::Words(words) => {
+            value::word(text, words)?;
+        }
+        Kind::Prefixes => {
+            prefix(text).map_err(|why| BadValue::shape("E407", why))?;
+        }
+        Kind::Integers(min, max) => {
+            value::integer(text, min, max)?;
+        }
         Kind::Interfaces(auto) => value::interface(text, auto)?,
         Kind::Resolvers => {
             let bare = text

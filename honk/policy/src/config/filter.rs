@@ -13,11 +13,11 @@ use honk_grammar::{
 };
 
 use super::{
-    Field, FilterLine, Policy, Predicate, TextTest,
+    Field, FilterLine, Policy, Predicate, TextTest, decl,
+    keys::FILTER_NOTES,
     names::Names,
-    node::unknown_note,
     report::{Report, argument, call_name, did_you_mean, with_help},
-    value::{self, Unit, shortened},
+    value::{self, shortened},
 };
 
 const FUNCTIONS: &[&str] = &["name", "subtag", "group", "bypass"];
@@ -211,33 +211,16 @@ impl<'a> Reader<'a> {
 
     /// `[add_latency: D]`.
     fn notes(&mut self, report: &mut Report<'_>, notes: Option<&Annotation>, standalone: bool) {
-        let Some(annotation) = notes else { return };
-        if annotation.notes.is_empty() {
+        if let Some(annotation) = notes.filter(|a| a.notes.is_empty()) {
             report.stray_annotation("group", annotation.span, false);
         }
-        for note in &annotation.notes {
-            let (Some(key), Value::Literals(literals)) = (&note.key, &note.value) else {
-                unknown_note(
-                    report,
-                    "group",
-                    note.key.as_ref(),
-                    note.span,
-                    &["add_latency"],
-                );
-                continue;
-            };
-            if key.text != "add_latency" {
-                unknown_note(report, "group", Some(key), note.span, &["add_latency"]);
-                continue;
-            }
-            let text = literals.first().map_or("", |l| l.text.as_str());
-            match value::duration(text, Unit::Millis, i64::MIN, i64::MAX) {
-                Err(bad) => report.bad_value("group", "add_latency", note.span, bad),
-                Ok(_) if standalone => {
-                    let message = "`add_latency` has no effect on nested groups";
-                    report.warn("W214", "ignored-key", key.span, message);
-                }
-                Ok(_) => self.latency.push(key.span),
+        let fields = decl::notes(report, "group", FILTER_NOTES, notes);
+        if let Some(entry) = fields.get("add_latency") {
+            if standalone {
+                let message = "`add_latency` has no effect on nested groups";
+                report.warn("W214", "ignored-key", entry.key, message);
+            } else {
+                self.latency.push(entry.key);
             }
         }
     }

@@ -42,11 +42,7 @@ impl Default for Global {
 
 /// Lowers the items of all `global` sections.
 pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> (Global, Fields) {
-    let rest = decl::read(report, "global", GLOBAL, items);
-    for sub in rest.subs {
-        report.unknown_section("global", &sub.name, &[]);
-    }
-    let fields = rest.fields;
+    let fields = decl::only(report, "global", GLOBAL, items);
     let mut global = Global::default();
     if let Some(port) = fields.int("tproxy_port") {
         global.tproxy_port = u16::try_from(port).unwrap_or(global.tproxy_port);

@@ -11,7 +11,7 @@ use super::{
     FilterLine, GroupDef, Policy,
     decl::{self, Fields, repeated},
     filter,
-    keys::GROUP,
+    keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
     report::{Report, did_you_mean},
     value::shortened,
@@ -97,6 +97,8 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
     for sub in &rest.subs {
         match sub.name.text.as_str() {
             "auto_options" => {
+                let section = format!("{section}.auto_options");
+                decl::only(report, &section, AUTO_OPTIONS, &sub.items);
                 report.unbuilt("group", "auto_options", sub.name.span, "`auto_options` is");
             }
             _ => report.unknown_section(&section, &sub.name, &["auto_options"]),

@@ -12,12 +12,13 @@ use honk_grammar::{
 use super::{
     Config, Typed,
     decl::{Fields, default_of},
-    global, group,
-    keys::{self, Key, Reload},
+    dns, experimental, global, group,
+    keys::{self, Reload},
+    later,
     names::Names,
     node,
     report::{Report, is_fatal},
-    routing,
+    routing, subscription,
 };
 
 /// Sections of the language.
@@ -70,7 +71,6 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
     names.partial = ["node", "group", "subscription"]
         .iter()
         .any(|name| parsed.suspect(name));
-    names.subscriptions = !sections.items("subscription").is_empty();
     for name in ["global", "routing"] {
         if !sections.has(name) && !parsed.suspect(name) {
             let defaults = if name == "global" {
@@ -89,8 +89,13 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
     let mut settings = Settings::default();
     let (global, fields) = global::lower(&mut report, sections.items("global"));
     settings.add("global", &fields);
+    let subscriptions = subscription::lower(&mut report, sections.items("subscription"));
+    names.subscriptions = subscriptions.iter().any(|s| s.enabled) || parsed.suspect("subscription");
     let bodies = group::declare(&mut report, sections.items("group"), &mut names);
     let nodes = node::lower(&mut report, sections.items("node"), &mut names);
+    for name in ["chain", "bypass", "watch", "speedtest"] {
+        later::lower(&mut report, name, sections.items(name), &mut names);
+    }
     let mut groups = group::lower(&mut report, &bodies, &names);
     let generated = usize::from(
         fields
@@ -105,6 +110,11 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
         global.own_mark,
         generated,
     );
+    let (dns, fields) = dns::lower(&mut report, sections.items("dns"), &names);
+    settings.add("dns", &fields);
+    for (section, fields) in experimental::lower(&mut report, sections.items("experimental")) {
+        settings.add(&section, &fields);
+    }
     for name in [
         "subscription",
         "dns",
@@ -113,7 +123,8 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
         "watch",
         "bypass",
     ] {
-        if let Some(first) = sections.items(name).first() {
+        let items = sections.items(name);
+        if let Some(first) = items.first().filter(|_| dns::is_used(items)) {
             report.unbuilt(name, name, place(first), &format!("section `{name}` is"));
         }
     }
@@ -125,6 +136,8 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
         groups,
         rules,
         geodata,
+        subscriptions,
+        dns,
         settings,
     };
     ((!is_fatal(&findings)).then_some(config), findings)
@@ -132,9 +145,15 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
 
 /// Dotted keys of class S whose effective value differs: a reload must be refused.
 pub fn restart_required(old: &Config, new: &Config) -> Vec<String> {
-    let tables: &[(&str, &'static [Key])] = &[("global", keys::GLOBAL)];
+    let tables = [
+        ("global".to_owned(), keys::GLOBAL),
+        ("dns".to_owned(), keys::DNS),
+    ];
+    let sections = keys::EXPERIMENTAL
+        .iter()
+        .map(|(name, t)| (format!("experimental.{name}"), *t));
     let mut changed = Vec::new();
-    for (section, table) in tables {
+    for (section, table) in tables.into_iter().chain(sections) {
         for row in table.iter().filter(|row| row.reload == Reload::Restart) {
             let key = format!("{section}.{}", row.name);
             let value = |config: &Config| {

@@ -4,24 +4,34 @@
 //! every finding collected. Types, ranges and what this build serves stand in the key table
 //! ([`keys`]). Opens no file and knows no running state.
 
+mod args;
 mod cond;
 mod decl;
+mod dns;
+mod experimental;
 mod filter;
 mod global;
 mod group;
 pub mod keys;
+mod later;
 mod lower;
+mod matcher;
 mod names;
 mod node;
 mod report;
 mod routing;
+mod subscription;
 pub mod value;
 
 pub use decl::Typed;
+pub use dns::{
+    Dns, DnsAction, DnsCond, DnsRule, DnsTest, InternalName, Phase, Transport, Upstream,
+};
 pub use global::OWN_MARK;
 pub use lower::{Settings, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
 pub use report::{NOT_BUILT, is_fatal, refuse_unbuilt};
+pub use subscription::{Source, Subscription};
 
 use crate::{
     id::{Ordinal, Secret},
@@ -43,6 +53,10 @@ pub struct Config {
     pub rules: RuleSet,
     /// Geodata codes that address tests of rules still lack.
     pub geodata: Vec<GeoUse>,
+    /// `subscription` in declaration order.
+    pub subscriptions: Vec<Subscription>,
+    /// `dns`; its keys stand in the settings.
+    pub dns: Dns,
     /// Declared values of the singleton sections.
     pub settings: Settings,
 }

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 
 use honk_grammar::{
-    ast::{Annotation, Item, LinkItem, Lit, Span, Value},
+    ast::{Item, LinkItem, Span},
     diag::Diagnostic,
 };
 
 use super::{
+    decl,
+    keys::NODE_NOTES,
     names::{Names, reserved},
     report::{Report, did_you_mean, with_help},
-    value::{self, shortened},
+    value::shortened,
 };
 use crate::{
     id::NodeId,
@@ -19,9 +21,6 @@ use crate::{
         link::{self, Link, LinkError, SCHEMES},
     },
 };
-
-/// Keys of an annotation of a node.
-const NOTES: &[&str] = &["detour", "enabled", "bind_interface"];
 
 /// Lowers the items of all `node` sections. Nodes that cannot be dialed are known by name only.
 pub(super) fn lower(report: &mut Report<'_>, items: &[Item], names: &mut Names) -> Vec<Node> {
@@ -69,7 +68,8 @@ fn one(
             .help("quote the whole chain: `'exit -> entry'`");
         report.push(finding.about("node", "->"));
     }
-    let enabled = annotation(report, item.annotation.as_ref());
+    let notes = decl::notes(report, "node", NODE_NOTES, item.annotation.as_ref());
+    let enabled = notes.bool("enabled").unwrap_or(true);
     let tag = item
         .tag
         .as_ref()
@@ -227,50 +227,4 @@ fn chain(
     let message = format!("chain `{}` is dropped: {why}", shortened(&name));
     let finding = Diagnostic::warning("W809", "chain-dropped", item.link.span, message);
     report.push(finding.about("node", name));
-}
-
-/// Checks the notes; the result is `enabled`.
-fn annotation(report: &mut Report<'_>, annotation: Option<&Annotation>) -> bool {
-    let mut enabled = true;
-    for note in annotation.into_iter().flat_map(|a| &a.notes) {
-        let text = match (&note.key, &note.value) {
-            (Some(key), Value::Literals(literals)) if NOTES.contains(&key.text.as_str()) => {
-                literals.first().map_or("", |l| l.text.as_str())
-            }
-            _ => {
-                unknown_note(report, "node", note.key.as_ref(), note.span, NOTES);
-                continue;
-            }
-        };
-        match note.key.as_ref().map(|key| key.text.as_str()) {
-            Some("enabled") => match value::boolean(text) {
-                Ok(on) => enabled = on,
-                Err(bad) => report.bad_value("node", "enabled", note.span, bad),
-            },
-            Some("detour") if text == "none" => {}
-            Some(key) => {
-                let what = format!("`{key}` of nodes is");
-                report.unbuilt("node", key, note.span, &what);
-            }
-            None => {}
-        }
-    }
-    enabled
-}
-
-/// E207 for a note nobody reads.
-pub(super) fn unknown_note(
-    report: &mut Report<'_>,
-    section: &str,
-    key: Option<&Lit>,
-    span: Span,
-    legal: &[&str],
-) {
-    let (place, name) = key.map_or((span, ""), |key| (key.span, key.text.as_str()));
-    let message = match key {
-        Some(key) => format!("unknown annotation key `{}`", shortened(&key.text)),
-        None => "an annotation is written `[key: value]`".to_owned(),
-    };
-    let finding = Diagnostic::error("E207", "annotation", place, message);
-    report.push(with_help(finding, did_you_mean(name, legal)).about(section, name));
 }

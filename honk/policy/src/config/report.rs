@@ -142,6 +142,13 @@ impl<'a> Report<'a> {
     pub(super) fn misplaced(&mut self, section: &str, items: &[Item], at: usize) -> usize {
         let Some(item) = items.get(at) else { return 1 };
         let (span, what, help) = match item {
+            Item::Decl(decl) if decl.value == Value::Empty && is_link_section(section) => {
+                let message = format!("`{}` has no value", shortened(&decl.key.text));
+                let finding = Diagnostic::error("E206", "value-empty", decl.key.span, message)
+                    .help("write the value on the line of the name");
+                self.push(finding.about(section, &decl.key.text));
+                return 1;
+            }
             Item::Decl(decl) => (decl.key.span, "a declaration is", None),
             Item::Rule(rule) => (rule.span, "a rule is", None),
             Item::Sub(sub) => (sub.name.span, "a section is", None),
@@ -209,6 +216,11 @@ impl<'a> Report<'a> {
             .sort_by_key(|d| d.span.map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
         self.found
     }
+}
+
+/// Sections whose items are links.
+fn is_link_section(section: &str) -> bool {
+    matches!(section, "node" | "subscription" | "dns.upstream")
 }
 
 fn same_line_decl(before: &Item, stray: &Lit, line: &dyn Fn(Span) -> u32) -> bool {

@@ -324,6 +324,19 @@ pub fn url(text: &str, schemes: &[&str]) -> Read<()> {
     Ok(())
 }
 
+/// URL of a `preset(name)`.
+pub fn preset(text: &str) -> Option<&'static str> {
+    let name = text.strip_prefix("preset(")?.strip_suffix(')')?;
+    Some(match name.trim() {
+        "google" => "https://www.gstatic.com/generate_204",
+        "cloudflare" => "https://cp.cloudflare.com/generate_204",
+        "apple" => "https://captive.apple.com/hotspot-detect.html",
+        "firefox" => "https://detectportal.firefox.com/canonical.html",
+        "yandex" => "https://ya.ru/",
+        _ => return None,
+    })
+}
+
 /// Splits `host`, `host:port`, `[v6]` or `[v6]:port`; the brackets are removed.
 pub(crate) fn host_port(text: &str) -> Option<(&str, Option<u16>)> {
     let port = |p: &str| {

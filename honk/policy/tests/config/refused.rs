@@ -529,6 +529,353 @@ const CASES: &[(&str, &str, &[&str], &str)] = &[
         &["E604 1:17", "E604 1:31", "E501 1:37"],
         "",
     ),
+    ("X48", "dns { bind: localhost:53 }", &["E707 1:13"], ""),
+    (
+        "X49",
+        "dns { upstream { 'udp://192.0.2.1' } }",
+        &["E701 1:18"],
+        "",
+    ),
+    (
+        "X49b",
+        "dns { upstream { accept: 'udp://192.0.2.1' } }",
+        &["E502 1:18"],
+        "",
+    ),
+    (
+        "X49c",
+        "dns { upstream { 192.0.2.1:53 } }",
+        &["E701 1:18"],
+        "",
+    ),
+    (
+        "X50",
+        "dns { routing { request { qname(a.example) -> nosuch } } }",
+        &["E703 1:47"],
+        "",
+    ),
+    (
+        "X50b",
+        "dns { routing { request { qtype(aaaaa) -> reject } } }",
+        &["E604 1:33"],
+        "`AAAA`",
+    ),
+    (
+        "X50c",
+        "dns { routing { request { qtype(a) -> accept } } }",
+        &["E704 1:39"],
+        "",
+    ),
+    (
+        "X51",
+        "dns { routing { response { sip(192.0.2.1) -> reject } } }",
+        &["E605 1:28"],
+        "",
+    ),
+    (
+        "X52",
+        "dns { upstream { x: 'udp://192.0.2.1' } routing { request { sub(a) && qname(b.example) -> x } } }",
+        &["W713 1:7", "E706 1:61"],
+        "",
+    ),
+    (
+        "X53",
+        "dns { fixed_domain_ttl { a.example: } }",
+        &["E710 1:26"],
+        "",
+    ),
+    (
+        "X53b",
+        "dns { fixed_domain_ttl { a.example: -1 } }",
+        &["E710 1:37"],
+        "",
+    ),
+    (
+        "X54",
+        "dns { hosts_file: 'x' }",
+        &["E709 1:7"],
+        "use `use_host`",
+    ),
+    (
+        "X54b",
+        "dns { client_subnet: auto(dns.example) }",
+        &["E708 1:22"],
+        "",
+    ),
+    ("X54c", "dns { ipversion_prefer: 9 }", &["E405 1:25"], ""),
+    (
+        "X57",
+        "subscription { 'file:///etc/passwd' }",
+        &["E807 1:16"],
+        "",
+    ),
+    (
+        "X57b",
+        "subscription { 'https-file://sub.example/x' }",
+        &["E808 1:16"],
+        "",
+    ),
+    (
+        "X57c",
+        "subscription { s: 'ftp://sub.example' }",
+        &["E806 1:19"],
+        "",
+    ),
+    ("X60", "experimental { secret: 'x' }", &["E203 1:16"], ""),
+    (
+        "X60b",
+        "experimental { clash_api { secrt: 'x' } }",
+        &["E204 1:28"],
+        "`secret`",
+    ),
+    (
+        "subscription tags",
+        "subscription { a: 'https://s.example' a: 'https://t.example' }",
+        &["W805 1:39"],
+        "",
+    ),
+    (
+        "subscription via",
+        "subscription { a: 'https://s.example' -> b }",
+        &["E203 1:39"],
+        "",
+    ),
+    (
+        "subscription note",
+        "subscription { a: 'https://s.example' [typ: clash] }",
+        &["E207 1:40"],
+        "`type`",
+    ),
+    (
+        "subscription type",
+        "subscription { a: 'https://s.example' [type: yaml] }",
+        &["E405 1:40"],
+        "",
+    ),
+    (
+        "subscription interval",
+        "subscription { a: 'https://s.example' [update_interval: 5s] }",
+        &["E403 1:40"],
+        "",
+    ),
+    (
+        "subscription path",
+        "subscription { 'file://a/../../b' }",
+        &["E807 1:16"],
+        "",
+    ),
+    (
+        "subscription host",
+        "subscription { 'https://' 'x.example/y' }",
+        &["E806 1:16", "E806 1:27"],
+        "",
+    ),
+    (
+        "dns section",
+        "dns { upstreams { } }",
+        &["E201 1:7"],
+        "`upstream`",
+    ),
+    (
+        "dns quoted section",
+        "dns { 'upstream' { } }",
+        &["E202 1:7"],
+        "",
+    ),
+    (
+        "dns key",
+        "dns { optimistic_cahe: true }",
+        &["E204 1:7"],
+        "`optimistic_cache`",
+    ),
+    (
+        "dns ttl order",
+        "dns { min_cache_ttl: 100 max_cache_ttl: 10 }",
+        &["E402 1:22"],
+        "",
+    ),
+    (
+        "upstream twice",
+        "dns { upstream { a: udp://x.example a: udp://y.example } routing { request { fallback: a } } }",
+        &["E208 1:37"],
+        "",
+    ),
+    (
+        "upstream uri",
+        "dns { upstream { a: 'ftp://x' } routing { request { fallback: asis } } }",
+        &["E702 1:21"],
+        "",
+    ),
+    (
+        "upstream via",
+        "dns { upstream { a: udp://x.example -> nowhere } routing { request { fallback: a } } }",
+        &["E501 1:40"],
+        "",
+    ),
+    (
+        "dns fallback",
+        "dns { routing { request { fallback: } } }",
+        &["E206 1:27"],
+        "",
+    ),
+    (
+        "dns parameter",
+        "dns { routing { request { fallback: asis(must) } } }",
+        &["E606 1:42"],
+        "",
+    ),
+    (
+        "dns reject word",
+        "dns { routing { request { fallback: reject(servfail) } } }",
+        &["E606 1:44"],
+        "",
+    ),
+    (
+        "dns reject in response",
+        "dns { routing { response { fallback: reject(refused) } } }",
+        &["E606 1:45"],
+        "",
+    ),
+    (
+        "dns domain",
+        "dns { routing { request { domain(a.b) -> reject } } }",
+        &["E605 1:27"],
+        "qname(...)",
+    ),
+    (
+        "dns function",
+        "dns { routing { request { qnam(a.b) -> reject } } }",
+        &["E601 1:27"],
+        "`qname`",
+    ),
+    (
+        "dns no argument",
+        "dns { routing { request { qname() -> reject } } }",
+        &["E603 1:27"],
+        "",
+    ),
+    (
+        "dns upstream()",
+        "dns { routing { response { upstream(x) -> reject } } }",
+        &["E703 1:37"],
+        "",
+    ),
+    (
+        "internal action",
+        "dns { routing { request { sub() -> reject } } }",
+        &["E704 1:36"],
+        "",
+    ),
+    (
+        "bind and asis",
+        "dns { bind: '192.0.2.1:53' routing { request { fallback: asis } } }",
+        &["W712 1:58"],
+        "",
+    ),
+    (
+        "ttl twice",
+        "dns { fixed_domain_ttl { a.example: 1 a.example: 2 } }",
+        &["W211 1:39"],
+        "",
+    ),
+    (
+        "ttl via",
+        "dns { fixed_domain_ttl { a.example: 1 -> b } }",
+        &["E710 1:39"],
+        "",
+    ),
+    (
+        "hosts",
+        "dns { hosts { 'a.example': 'x' } }",
+        &["E407 1:28"],
+        "",
+    ),
+    (
+        "open listener",
+        "experimental { clash_api { external_controller: '0.0.0.0:9090' secret: 'short' } }",
+        &["N714 1:49"],
+        "add `secret:",
+    ),
+    (
+        "listener address",
+        "experimental { clash_api { external_controller: nonsense } }",
+        &["N715 1:49"],
+        "",
+    ),
+    (
+        "mode",
+        "experimental { clash_api { default_mode: rule } }",
+        &["E405 1:42"],
+        "`Rule`",
+    ),
+    (
+        "nfqueue",
+        "experimental { udp_nfqueue { } }",
+        &["W213 1:16"],
+        "",
+    ),
+    (
+        "sticky",
+        "group { g { sticky: source } }",
+        &["E405 1:21"],
+        "",
+    ),
+    (
+        "ping preset",
+        "global { ping_url: preset(bing) }",
+        &["E406 1:20"],
+        "",
+    ),
+    (
+        "thresholds",
+        "global { test_thresholds: 1, x }",
+        &["E402 1:30"],
+        "",
+    ),
+    (
+        "chain twice",
+        "chain { a { hops: x, y } a { } }",
+        &["E208 1:26"],
+        "",
+    ),
+    ("chain reserved", "chain { direct { } }", &["E502 1:9"], ""),
+    (
+        "chain key",
+        "chain { a { hop: x } }",
+        &["E204 1:13"],
+        "`hops`",
+    ),
+    (
+        "bypass word",
+        "bypass { b { protocols: tcp } }",
+        &["E405 1:25"],
+        "",
+    ),
+    (
+        "bypass section",
+        "bypass { b { escalte { } } }",
+        &["E201 1:14"],
+        "`escalate`",
+    ),
+    (
+        "watch targets",
+        "watch { w { targets: domain(geosit: x) } }",
+        &["E602 1:29"],
+        "`geosite`",
+    ),
+    (
+        "watch key",
+        "watch { enabledd: true }",
+        &["E204 1:9"],
+        "`enabled`",
+    ),
+    ("speedtest", "speedtest { streams: 3 }", &["E405 1:22"], ""),
+    (
+        "empty link",
+        "node { a: } subscription { b: } dns { upstream { c: } }",
+        &["E206 1:8", "E206 1:28", "E206 1:50"],
+        "on the line of the name",
+    ),
 ];
 
 #[test]
@@ -540,10 +887,11 @@ fn findings_stand_where_the_mistake_is() {
             || findings
                 .iter()
                 .any(|f| f.help.as_deref().is_some_and(|h| h.contains(help)));
+        let helps: Vec<_> = findings.iter().filter_map(|f| f.help.as_deref()).collect();
         let refused = want.iter().any(|w| w.starts_with('E'));
         if got != *want || !helped || config.is_none() != refused {
             wrong.push(format!(
-                "{id}: {text}\n  want {want:?}\n  got  {got:?}\n  {findings:#?}"
+                "{id}: {text}\n  want {want:?}\n  got  {got:?}\n  help {helps:?}"
             ));
         }
     }

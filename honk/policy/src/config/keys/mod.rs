@@ -4,11 +4,19 @@
 //! restart check of a reload and the reference documentation. Holds data only; `decl` reads
 //! declarations by it.
 
+mod dns;
+mod experimental;
 mod global;
 mod group;
+mod later;
+mod note;
 
+pub use dns::DNS;
+pub use experimental::EXPERIMENTAL;
 pub use global::GLOBAL;
-pub use group::GROUP;
+pub use group::{AUTO_OPTIONS, GROUP};
+pub use later::{BYPASS, CHAIN, ESCALATE, SPEEDTEST, SPEEDTEST_SERVER, WATCH, WATCH_SET};
+pub use note::{FILTER_NOTES, NODE_NOTES, SUBSCRIPTION_NOTES};
 
 use super::value::Unit;
 
@@ -45,6 +53,8 @@ pub enum Built {
     Yes,
     /// Only the default is served; `honk run` refuses other values.
     No,
+    /// Its whole section is not served; the refusal names the section.
+    Section,
     /// Only these values are served when the key is written at all.
     Only(&'static [&'static str]),
     /// Accepted without effect; other values than the default get W214.
@@ -81,6 +91,8 @@ pub enum Kind {
     AbsolutePath,
     /// Free text.
     Text,
+    /// Free text, or a function call.
+    CallText,
     /// Free text that is never shown.
     Secret,
     /// Absolute http or https URL.
@@ -97,6 +109,22 @@ pub enum Kind {
     CheckDns,
     /// List of texts.
     Texts,
+    /// List of these words.
+    Words(&'static [&'static str]),
+    /// List of address prefixes.
+    Prefixes,
+    /// List of integers with bounds.
+    Integers(u64, u64),
+    /// Path, not empty.
+    Path,
+    /// URL or `preset(name)`.
+    Preset,
+    /// Address of the DNS listener.
+    Bind,
+    /// Client subnet of DNS queries.
+    Subnet,
+    /// Gone; what to use instead.
+    Removed(&'static str),
     /// Anything: read by its own code.
     Own,
 }
@@ -106,14 +134,27 @@ impl Kind {
     pub fn is_list(self) -> bool {
         matches!(
             self,
-            Self::Interfaces(_) | Self::Resolvers | Self::CheckUrl | Self::CheckDns | Self::Texts
+            Self::Interfaces(_)
+                | Self::Resolvers
+                | Self::CheckUrl
+                | Self::CheckDns
+                | Self::Texts
+                | Self::Words(_)
+                | Self::Prefixes
+                | Self::Integers(..)
         )
+    }
+
+    /// Whether a call is a legal value; it means the same as its text in quotes.
+    pub fn takes_call(self) -> bool {
+        matches!(self, Self::Preset | Self::Subnet | Self::CallText)
     }
 
     /// Whether `key:` without a value is legal.
     pub fn may_be_empty(self) -> bool {
         match self {
-            Self::Text | Self::Secret | Self::Address | Self::Own => true,
+            Self::Text | Self::Secret | Self::Address | Self::Preset | Self::Own => true,
+            Self::Bind | Self::Subnet | Self::CallText => true,
             Self::Word(_, aliases) => aliases.iter().any(|(from, _)| from.is_empty()),
             kind => kind.is_list(),
         }

@@ -1,0 +1,125 @@
+//! Arguments of one function call in a rule, each with its own place.
+//!
+//! Every argument that is not understood is an error; nothing is skipped.
+
+use honk_grammar::{
+    ast::{Arg, Call, Span},
+    diag::Diagnostic,
+};
+
+use super::{
+    GeoFile,
+    matcher::{PRIVATE, Wrong, geo_code, geo_file, prefix},
+    report::{Report, argument, call_name, did_you_mean, with_help},
+    value::shortened,
+};
+use crate::routing::rule::Prefix;
+
+/// Keys of `domain` and `qname`.
+pub(super) const DOMAIN_KEYS: &[&str] = &[
+    "suffix", "domain", "full", "keyword", "contains", "regex", "geosite", "ext",
+];
+
+/// Reads the arguments of one call.
+pub(super) struct Arguments<'r, 's, 'c> {
+    pub(super) report: &'r mut Report<'s>,
+    /// `routing` or `dns`.
+    pub(super) section: &'static str,
+    pub(super) call: &'c Call,
+    pub(super) failed: bool,
+}
+
+impl Arguments<'_, '_, '_> {
+    /// Reads every argument; `keys` are the keys the function takes.
+    pub(super) fn each<T, E: Into<Wrong>>(
+        &mut self,
+        keys: &[&str],
+        read: impl Fn(Option<&str>, &str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let mut values = Vec::with_capacity(self.call.args.len());
+        for arg in &self.call.args {
+            let Some((key, text)) = self.keyed(arg, keys) else {
+                continue;
+            };
+            match read(key, text) {
+                Ok(value) => values.push(value),
+                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+            }
+        }
+        values
+    }
+
+    /// Key and text of an argument; E602 when the function does not take the key.
+    pub(super) fn keyed<'a>(
+        &mut self,
+        arg: &'a Arg,
+        keys: &[&str],
+    ) -> Option<(Option<&'a str>, &'a str)> {
+        let (key, text) = argument(arg);
+        let Some(key) = key else {
+            return Some((None, text));
+        };
+        if keys.contains(&key.text.as_str()) {
+            return Some((Some(&key.text), text));
+        }
+        let name = key.text.as_str();
+        let message = format!("`{}` takes no `{}:`", call_name(self.call), shortened(name));
+        let finding = Diagnostic::error("E602", "argument-key", key.span, message);
+        let help = match name {
+            _ if DOMAIN_KEYS.contains(&name) => Some(format!("`{name}:` belongs to `domain`")),
+            "geoip" => Some("`geoip:` belongs to `dip` and `sip`".to_owned()),
+            _ => did_you_mean(name, keys),
+        };
+        self.report
+            .push(with_help(finding, help).about(self.section, name));
+        self.failed = true;
+        None
+    }
+
+    pub(super) fn bad(&mut self, key: Option<&str>, span: Span, wrong: Wrong) {
+        let (number, slug) = match key {
+            Some("regex") => ("E409", "type"),
+            _ => ("E604", "argument"),
+        };
+        let message = format!("`{}`: {}", call_name(self.call), wrong.why);
+        let finding = Diagnostic::error(number, slug, span, message);
+        let finding = with_help(finding, wrong.help);
+        self.report
+            .push(finding.about(self.section, &self.call.name.text));
+        self.failed = true;
+    }
+
+    /// Prefixes, with `geoip: private` built in; other codes are kept for the geodata reader.
+    pub(super) fn addresses(&mut self, keys: &[&str], geo: &mut Vec<GeoFile>) -> Vec<Prefix> {
+        let mut prefixes = Vec::with_capacity(self.call.args.len());
+        for arg in &self.call.args {
+            let Some((key, text)) = self.keyed(arg, keys) else {
+                continue;
+            };
+            let file = match key {
+                Some("geoip") if text.eq_ignore_ascii_case("private") => {
+                    prefixes.extend(PRIVATE.iter().filter_map(|text| prefix(text).ok()));
+                    continue;
+                }
+                Some("geoip") => geo_code("geoip.dat", text),
+                Some(_) => geo_file(text),
+                None => match prefix(text) {
+                    Ok(prefix) => {
+                        prefixes.push(prefix);
+                        continue;
+                    }
+                    Err(why) => Err(why),
+                },
+            };
+            match file {
+                Ok(file) => {
+                    let what = "geodata files (`geoip:` other than `private`, `ext:`) are";
+                    self.report.unbuilt(self.section, "geoip", arg.span, what);
+                    geo.push(file);
+                }
+                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+            }
+        }
+        prefixes
+    }
+}

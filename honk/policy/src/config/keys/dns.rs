@@ -1,0 +1,51 @@
+//! Keys of `dns`.
+
+use super::{
+    Built::Section,
+    Key,
+    Kind::*,
+    Reload::{Hot, Restart},
+    row,
+};
+
+/// Keys of `dns`.
+#[rustfmt::skip] // a table reads better in rows
+pub const DNS: &[Key] = &[
+    row("bind", Bind, "", Restart, Section, "address of an ordinary DNS listener"),
+    row("ipversion_prefer", Word(&["0", "4", "6"], &[]), "0", Hot, Section,
+        "family whose answers are preferred"),
+    row("optimistic_cache", Bool, "true", Hot, Section, "answer from expired entries while refreshing"),
+    row("optimistic_cache_ttl", Int(0, 86_400), "60", Hot, Section,
+        "how long expired entries are used; 0 is a day"),
+    row("max_cache_size", Int(0, 1_000_000), "0", Hot, Section, "entries of the cache; 0 is 65536"),
+    row("cache", Bool, "true", Hot, Section, "use the answer cache"),
+    row("cache_bytes", Int(1 << 20, u64::MAX), "67108864", Hot, Section, "memory of the cache"),
+    row("min_cache_ttl", Int(0, 604_800), "0", Hot, Section, "shortest time an answer is kept"),
+    row("max_cache_ttl", Int(0, 604_800), "86400", Hot, Section, "longest time an answer is kept"),
+    row("negative_cache_ttl_max", Int(0, 3600), "300", Hot, Section,
+        "longest time a negative answer is kept; 0 is never"),
+    row("client_ttl_max", Int(0, u32::MAX as u64), "0", Hot, Section,
+        "cap of the TTLs clients see; 0 is off"),
+    row("client_subnet", Subnet, "", Hot, Section, "client subnet sent to upstreams"),
+    row("use_host", Texts, "", Hot, Section, "hosts files: `true`, `false` or paths"),
+    row("special_names", Bool, "true", Hot, Section, "answer reserved names locally"),
+    row("private_ptr", Word(&["local", "forward"], &[]), "local", Hot, Section,
+        "who answers reverse lookups of private addresses"),
+    row("doh_canary", Bool, "true", Hot, Section, "tell browsers not to use their own resolver"),
+    row("private_relay_block", Bool, "false", Hot, Section, "tell clients not to use private relays"),
+    row("svcb_policy", Word(&["auto", "pass", "strip_ech", "nodata"], &[]), "auto", Hot, Section,
+        "what happens to HTTPS and SVCB answers"),
+    row("rebind_protection", Word(&["off", "strip", "reject"], &[]), "off", Hot, Section,
+        "what happens to private addresses in public answers"),
+    row("rebind_allow", Texts, "", Hot, Section, "name suffixes that may have private addresses"),
+    row("ambiguous_domain", Word(&["sniff", "or", "latest"], &[]), "sniff", Hot, Section,
+        "how an address with several names is routed"),
+    row("map_ttl_min", Int(0, 86_400), "600", Hot, Section,
+        "shortest life of an address-to-name pair"),
+    row("map_grace", Int(0, 86_400), "300", Hot, Section, "time a pair outlives its TTL"),
+    row("bind_allow", Prefixes, "", Hot, Section, "clients that may ask the listener"),
+    row("bind_rate_limit", Int(0, u32::MAX as u64), "200", Hot, Section,
+        "queries per second of one client; 0 is off"),
+    row("query_log", Int(0, 100_000), "0", Hot, Section, "entries of the query log; 0 is off"),
+    row("hosts_file", Removed("use `use_host`"), "", Hot, Section, "removed"),
+];
