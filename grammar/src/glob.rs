@@ -1,6 +1,6 @@
 //! Include patterns: `*`, `?` and `[...]` within one path component, names in byte order.
 
-use crate::load::Loader;
+use crate::loader::Loader;
 
 /// Names one pattern may yield; far above the number of files that may be included.
 const MATCHES: usize = 4096;

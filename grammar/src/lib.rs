@@ -10,8 +10,10 @@ pub mod edit;
 pub mod limits;
 mod source;
 
+mod expected;
 mod glob;
 mod load;
+mod loader;
 mod mask;
 mod parse;
 mod prescan;
@@ -23,7 +25,8 @@ mod syntax;
 mod token;
 mod tree;
 
-pub use load::{LoadError, Loaded, Loader, Parsed, parse, parse_document, parse_text};
+pub use load::{Parsed, parse, parse_document, parse_text};
+pub use loader::{LoadError, Loaded, Loader};
 pub use mask::is_secret_key;
 pub use print::{FormatError, format};
 pub use suggest::suggest;

@@ -9,7 +9,7 @@ use crate::{
     ast::{FileId, Span},
     diag::Diagnostic,
     limits::{DIAGNOSTICS, LINE_BYTES, NESTING, QUOTED_BYTES},
-    token::{is_bare, is_lookalike, meant},
+    token::{self, Odd, is_bare},
 };
 
 /// What the pass found out about one file.
@@ -297,8 +297,8 @@ impl Scanner<'_> {
     /// A character of a comment or quoted text: only controls matter.
     fn inert_char(&mut self) {
         let Some(c) = self.char() else { return };
-        if c.is_control() && c != '\t' {
-            self.control(c);
+        if let Some(odd) = token::control(c) {
+            self.taint(c, odd);
         }
         self.at += c.len_utf8();
     }
@@ -306,12 +306,8 @@ impl Scanner<'_> {
     fn word_char(&mut self) {
         let Some(c) = self.char() else { return };
         let start = self.at;
-        if c.is_control() {
-            self.control(c);
-            return self.blank(c.len_utf8());
-        }
-        if (!c.is_ascii() && c.is_whitespace()) || is_lookalike(c) {
-            self.lookalike(c);
+        if let Some(odd) = token::control(c).or_else(|| token::lookalike(c)) {
+            self.taint(c, odd);
             return self.blank(c.len_utf8());
         }
         self.at += c.len_utf8();
@@ -364,43 +360,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn control(&mut self, c: char) {
-        let code = u32::from(c);
-        let name = if c == '\0' { " (NUL)" } else { "" };
-        self.taint(
-            "E102",
-            c.len_utf8(),
-            format!("control character U+{code:04X}{name} is not allowed"),
-            "remove it; only tab and line ends may appear".to_owned(),
-        );
-    }
-
-    fn lookalike(&mut self, c: char) {
-        let code = u32::from(c);
-        let (message, help) = match meant(c) {
-            Some(ascii) => (
-                format!("`{c}` (U+{code:04X}) only looks like `{ascii}`"),
-                format!("use ASCII `{ascii}`, or quote the whole text"),
-            ),
-            None if c == '\u{FEFF}' => (
-                format!("invisible character U+{code:04X} inside the text"),
-                "remove it".to_owned(),
-            ),
-            None => (
-                format!("U+{code:04X} is not a plain space"),
-                "use an ASCII space, or quote the whole text".to_owned(),
-            ),
-        };
-        self.taint("E103", c.len_utf8(), message, help);
-    }
-
-    fn taint(&mut self, number: &'static str, len: usize, message: String, help: String) {
+    /// Reports a character and marks its section.
+    fn taint(&mut self, c: char, odd: Odd) {
         self.tainted = true;
         if self.out.diagnostics.len() <= DIAGNOSTICS {
-            let span = self.span(self.at, self.at + len);
-            self.out
-                .diagnostics
-                .push(Diagnostic::error(number, "parse", span, message).help(help));
+            let span = self.span(self.at, self.at + c.len_utf8());
+            let diagnostic = Diagnostic::error(odd.number, "parse", span, odd.message);
+            self.out.diagnostics.push(diagnostic.help(odd.help));
         }
     }
 

@@ -10,6 +10,7 @@ use pest::error::{ErrorVariant, InputLocation};
 use crate::{
     ast::{FileId, Span},
     diag::Diagnostic,
+    expected::expected,
     mask,
     parse::Rule,
     prescan::Chunk,
@@ -17,8 +18,6 @@ use crate::{
     token::is_bare,
 };
 
-/// Expected tokens listed at most.
-const EXPECTED: usize = 6;
 /// Characters of a found word shown at most.
 const FOUND: usize = 32;
 
@@ -130,7 +129,7 @@ impl<'a> Scene<'a> {
     }
 
     fn message(&self) -> String {
-        let expected = self.expected();
+        let expected = expected(self.wanted);
         let found = self.found();
         if expected.is_empty() {
             return format!("unexpected {found}");
@@ -345,104 +344,6 @@ impl<'a> Scene<'a> {
         mask::guess(line)
             .iter()
             .any(|(from, to)| (start + from..start + to).contains(&at))
-    }
-
-    fn expected(&self) -> Vec<&'static str> {
-        let mut words = Vec::new();
-        for wanted in self.wanted {
-            let word = rename(*wanted);
-            if !word.is_empty() && !words.contains(&word) {
-                words.push(word);
-            }
-        }
-        words.sort_by_key(|word| ORDER.iter().position(|known| known == word));
-        words.truncate(EXPECTED);
-        words
-    }
-}
-
-/// Names people know, in the order they are listed.
-const ORDER: [&str; 22] = [
-    "`,`",
-    "`->`",
-    "`&&`",
-    "`:`",
-    "`(`",
-    "a function call",
-    "a rule",
-    "a setting",
-    "a section",
-    "a link",
-    "a path",
-    "a name",
-    "a value",
-    "an outbound",
-    "`[`",
-    "a note",
-    "`!`",
-    "`{`",
-    "`)`",
-    "`]`",
-    "`}`",
-    "end of file",
-];
-
-fn rename(wanted: Rule) -> &'static str {
-    match wanted {
-        Rule::comma => "`,`",
-        Rule::arrow | Rule::via => "`->`",
-        Rule::and => "`&&`",
-        Rule::colon => "`:`",
-        Rule::lparen => "`(`",
-        Rule::rparen => "`)`",
-        Rule::lbrace => "`{`",
-        Rule::rbrace => "`}`",
-        Rule::lbrack | Rule::annotation => "`[`",
-        Rule::rbrack => "`]`",
-        Rule::not => "`!`",
-        Rule::function | Rule::functions | Rule::func_name => "a function call",
-        Rule::rule => "a rule",
-        Rule::declaration => "a setting",
-        Rule::section
-        | Rule::include_section
-        | Rule::node_section
-        | Rule::subscription_section
-        | Rule::dns_section
-        | Rule::upstream_section
-        | Rule::ttl_section
-        | Rule::top => "a section",
-        Rule::link_item | Rule::link | Rule::bare_link | Rule::tag => "a link",
-        Rule::include_item | Rule::bare_path => "a path",
-        Rule::name | Rule::bare => "a name",
-        Rule::literal
-        | Rule::value
-        | Rule::arg
-        | Rule::args
-        | Rule::arg_key
-        | Rule::bare_value
-        | Rule::quoted
-        | Rule::stray
-        | Rule::sq
-        | Rule::dq => "a value",
-        Rule::note => "a note",
-        Rule::outbound => "an outbound",
-        Rule::EOI => "end of file",
-        Rule::file
-        | Rule::item
-        | Rule::link_body
-        | Rule::in_colon
-        | Rule::bare_head
-        | Rule::bare_char
-        | Rule::mark
-        | Rule::wide
-        | Rule::lookalike
-        | Rule::gap
-        | Rule::hgap
-        | Rule::line_comment
-        | Rule::block_comment
-        | Rule::hws
-        | Rule::nl
-        | Rule::BOM => "",
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn is_bare(c: char) -> bool {
 }
 
 /// Whether a character only looks like ASCII punctuation.
-pub(crate) const fn is_lookalike(c: char) -> bool {
+const fn is_lookalike(c: char) -> bool {
     matches!(c,
         '\u{FEFF}'
         | '\u{2018}'..='\u{201F}'
@@ -21,7 +21,7 @@ pub(crate) const fn is_lookalike(c: char) -> bool {
 }
 
 /// The ASCII character somebody meant.
-pub(crate) fn meant(c: char) -> Option<char> {
+fn meant(c: char) -> Option<char> {
     match c {
         '\u{2018}'..='\u{201B}' => Some('\''),
         '\u{201C}'..='\u{201F}' => Some('"'),
@@ -33,6 +33,56 @@ pub(crate) fn meant(c: char) -> Option<char> {
         '\u{FF64}' => Some(','),
         _ => None,
     }
+}
+
+/// A character that may not stand where it stands, and what to say about it.
+pub(crate) struct Odd {
+    pub(crate) number: &'static str,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+/// Control characters are refused everywhere, tab and line ends excepted.
+pub(crate) fn control(c: char) -> Option<Odd> {
+    if !c.is_control() || matches!(c, '\t' | '\r' | '\n') {
+        return None;
+    }
+    let name = if c == '\0' { " (NUL)" } else { "" };
+    Some(Odd {
+        number: "E102",
+        message: format!(
+            "control character U+{:04X}{name} is not allowed",
+            u32::from(c)
+        ),
+        help: "remove it; only tab and line ends may appear".to_owned(),
+    })
+}
+
+/// Blanks and punctuation that are not ASCII are refused outside quotes and comments.
+pub(crate) fn lookalike(c: char) -> Option<Odd> {
+    if c.is_ascii() || !(c.is_whitespace() || is_lookalike(c)) {
+        return None;
+    }
+    let code = u32::from(c);
+    let (message, help) = match meant(c) {
+        Some(ascii) => (
+            format!("`{c}` (U+{code:04X}) only looks like `{ascii}`"),
+            format!("use ASCII `{ascii}`, or quote the whole text"),
+        ),
+        None if c == '\u{FEFF}' => (
+            format!("invisible character U+{code:04X} inside the text"),
+            "remove it".to_owned(),
+        ),
+        None => (
+            format!("U+{code:04X} is not a plain space"),
+            "use an ASCII space, or quote the whole text".to_owned(),
+        ),
+    };
+    Some(Odd {
+        number: "E103",
+        message,
+        help,
+    })
 }
 
 /// Whether a whole text can be written without quotes as a value.
