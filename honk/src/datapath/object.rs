@@ -70,8 +70,6 @@ pub(super) struct Programs {
 /// A program of a LAN interface.
 #[derive(Debug)]
 pub(super) struct Hook {
-    pub(super) side: Side,
-    pub(super) layer: Layer,
     pub(super) name: &'static str,
     pub(super) fd: OwnedFd,
 }
@@ -83,17 +81,17 @@ pub(super) enum Layer {
     L3,
 }
 
-const LAN: [(Side, Layer, &str); 4] = [
-    (Side::Egress, Layer::L2, "lan_egress_l2"),
-    (Side::Egress, Layer::L3, "lan_egress_l3"),
-    (Side::Ingress, Layer::L2, "lan_ingress_l2"),
-    (Side::Ingress, Layer::L3, "lan_ingress_l3"),
+/// Egress before ingress, L2 before L3: the order [`Programs::lan`] counts on.
+const LAN: [&str; 4] = [
+    "lan_egress_l2",
+    "lan_egress_l3",
+    "lan_ingress_l2",
+    "lan_ingress_l3",
 ];
 
 impl Programs {
     /// The program of a LAN interface for a side.
     pub(super) fn lan(&self, side: Side, layer: Layer) -> &Hook {
-        // The table holds every pair; order is that of `LAN`.
         let at = usize::from(side == Side::Ingress) * 2 + usize::from(layer == Layer::L3);
         &self.lan[at]
     }
@@ -142,10 +140,8 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
     // Programs first: their code names maps by descriptor, and taking a map closes it.
     let mut program = |name: &'static str| load_program(&mut ebpf, name);
     let mut lan = Vec::with_capacity(LAN.len());
-    for (side, layer, name) in LAN {
+    for name in LAN {
         lan.push(Hook {
-            side,
-            layer,
             name,
             fd: program(name)?,
         });
