@@ -15,7 +15,7 @@ use honk_policy::{
 use super::{accepted, lowered, unbuilt};
 
 /// Snippet and the findings it may have.
-const CASES: &[(&str, &str, &[&str])] = &[
+pub(super) const CASES: &[(&str, &str, &[&str])] = &[
     ("V01", "global {} routing {}", &[]),
     ("V02", "global { log_level: warn tproxy_port: 12346 }", &[]),
     ("V03", "node { a: \"socks5://u:it's@192.0.2.1:1080\" }", &[]),
@@ -182,6 +182,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "group { proxy { } }⏎dns { upstream { a: 'quic://dns.example' -> proxy } }⏎experimental { clash_apy {} }",
         &["W713 2:7", "W711 2:45", "W216 3:16"],
     ),
+    ("worked example", WORKED, &["W907 39:9"]),
     (
         "chains and more",
         "chain { us { hops: a, b idle_timeout: 10m strip: tls_fragment, '-utls' rewrite { vless { flow: '' } } } }⏎bypass { yt { ports: 443,80 protocols: tls,http quic: drop split: 1, midsld disorder: true tlsrec: 'sniext+1' fake: decoy(ttl: 6, md5sig: true) escalate { to: direct remember: 1h } } }⏎watch { enabled: true check_interval: 300s video { targets: domain(geosite: youtube) outbound: yt addresses: 'https://www.example/' keep_working: true } }⏎speedtest { server: x streams: 10 x { ping_url: 'https://x.example/' } }⏎routing { dport(1) -> us fallback: yt }",
@@ -198,6 +199,84 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &[],
     ),
 ];
+
+/// A whole configuration of a gateway.
+const WORKED: &str = r#"include { config.d/*.dae }
+
+global {
+    lan_interface: br-lan
+    wan_interface: auto
+    log_level: info
+    log_file: 'honk.log'
+    dial_mode: domain++
+    check_interval: 30s
+    bootstrap_resolver: '192.0.2.53:53'
+}
+
+subscription {
+    paid: 'https://sub.example/list?token=t#x' [update_interval: 12h]
+    'file://subs/local.sub'
+}
+
+node {
+    backup: 'socks5://192.0.2.2:1080'
+    'trojan://secret@host.example:443?sni=host.example#tr1'
+}
+
+group {
+    hk {
+        filter: subtag(paid) && name(keyword: 'HK') && !name(keyword: 'ExpireAt-')
+        policy: min_moving_avg
+        tolerance: 30ms
+        final: block
+    }
+
+    # A selector with a nested group.
+    proxy {
+        filter: group('hk')
+        filter: name(backup)
+        policy: select
+        default: hk
+
+        # Ignored by a selector.
+        check_url: 'https://www.gstatic.com/generate_204'
+        interrupt_connections: true
+    }
+    smart { policy: score }
+}
+
+dns {
+    ipversion_prefer: 4
+    upstream {
+        lan: 'udp://192.0.2.53:53' -> direct
+        doh: 'https://dns.example/dns-query' -> proxy
+    }
+    routing {
+        request {
+            qtype(https) -> reject
+            qname(geosite: cn) -> lan
+            fallback: doh
+        }
+        response { upstream(doh) -> accept  ip(geoip: private) && !qname(geosite: cn) -> doh  fallback: accept }
+    }
+}
+
+routing {
+    pname(dnsmasq, systemd-resolved) && dport(53) -> must_direct
+    dip(224.0.0.0/3, 'ff00::/8') -> direct
+    dip(geoip: private) -> direct
+    l4proto(udp) && dport(443) -> block
+    domain(geosite: geolocation-!cn, suffix: example.org) -> smart
+    dscp(0x8) -> direct(mark: 0x800)
+    fallback: proxy
+}
+
+experimental {
+    clash_api { external_controller: '127.0.0.1:9090' secret: 's3cret' }
+    cache_file { store_dns: true }
+    metrics { listen: '127.0.0.1:9091' }
+}
+"#;
 
 #[test]
 fn snippets_are_accepted() {
