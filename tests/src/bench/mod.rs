@@ -104,7 +104,7 @@ fn compare(
     };
     let lab = Lab::new(Profile::Flat)?;
     let _targets = target::Targets::start(&lab.ho, scene::PROXIED)?;
-    let _upstream = upstream::Upstream::start(&lab.hp, addr::HP.into())?;
+    let _upstream = upstream::Upstream::start(&lab.hp, addr::HP)?;
     let chosen = |engine: &Engine| {
         settings.engines.is_empty() || settings.engines.iter().any(|name| name == engine.name())
     };
