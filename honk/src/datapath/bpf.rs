@@ -401,6 +401,25 @@ pub(super) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
 
 /// Loads a classifier that passes everything, to try attachments with.
 pub(super) fn load_pass() -> io::Result<OwnedFd> {
+    // r0 = -1; exit
+    load_classifier(&[0xffff_ffff_0000_00b7, EXIT])
+}
+
+/// Loads a classifier that hands every packet to the peer of a link.
+pub(super) fn load_redirect_peer(link: u32) -> io::Result<OwnedFd> {
+    const REDIRECT_PEER: u64 = 155;
+    // r1 = link; r2 = 0; call; exit
+    load_classifier(&[
+        0x01b7 | u64::from(link) << 32,
+        0x02b7,
+        0x85 | REDIRECT_PEER << 32,
+        EXIT,
+    ])
+}
+
+const EXIT: u64 = 0x95;
+
+fn load_classifier(code: &[u64]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
         kind: u32,
@@ -408,8 +427,6 @@ pub(super) fn load_pass() -> io::Result<OwnedFd> {
         code: u64,
         license: u64,
     }
-    // r0 = -1; exit
-    let code: [u64; 2] = [0xffff_ffff_0000_00b7, 0x95];
     let license = c"GPL";
     let mut argument = Load {
         kind: PROG_TYPE_SCHED_CLS,

@@ -23,6 +23,7 @@ mod map;
 mod object;
 mod pair;
 mod pattern;
+mod peer_test;
 mod pins;
 mod probe;
 mod start;

@@ -230,7 +230,7 @@ fn write_meta(fd: Option<OwnedFd>) -> Result<(), Error> {
 
 fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Error> {
     let missing = || Error::Object(format!("program {name} is missing"));
-    let fail = |source| Error::Program { name, source };
+    let fail = |e| refused(name, e);
     let fd = match ebpf.program_mut(name).ok_or_else(missing)? {
         Program::SchedClassifier(p) => {
             p.load().map_err(fail)?;
@@ -245,6 +245,30 @@ fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Err
     fd.as_fd()
         .try_clone_to_owned()
         .map_err(Error::io("duplicate a program descriptor"))
+}
+
+/// Bytes of a verifier log that are worth a log line: the verdict is at its end.
+const LOG_TAIL: usize = 4096;
+
+fn refused(name: &'static str, e: ProgramError) -> Error {
+    let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = e
+    else {
+        return Error::Object(format!("program {name}: {e}"));
+    };
+    let log = verifier_log.to_string();
+    let tail = log
+        .char_indices()
+        .rev()
+        .nth(LOG_TAIL)
+        .map_or(log.as_str(), |(at, _)| &log[at..]);
+    tracing::error!(target: super::TARGET, program = name, verifier = tail, "program refused");
+    Error::Program {
+        name,
+        source: io_error,
+    }
 }
 
 fn load_error(e: aya::EbpfError) -> Error {

@@ -214,3 +214,46 @@ fn settings_inside_are_put_back() {
         dp.stop().unwrap();
     });
 }
+
+#[test]
+fn header_less_links_get_their_own_programs() {
+    lab("tun", |lab| {
+        let Some(_tun) = tun("t0") else {
+            return eprintln!("skipped: no /dev/net/tun");
+        };
+        let settings = Settings {
+            lan: vec!["t*".to_owned(), "lan".to_owned()],
+            ..lab.settings()
+        };
+        let (dp, _listeners) = Datapath::start(settings).unwrap();
+        let interfaces = dp.interfaces();
+        let hooks = |name: &str| {
+            interfaces
+                .iter()
+                .find(|i| i.name == name)
+                .unwrap()
+                .hooks
+                .clone()
+        };
+        assert_eq!(hooks("t0"), ["lan_ingress_l3", "lan_egress_l3"]);
+        assert_eq!(hooks("lan"), ["lan_ingress_l2", "lan_egress_l2"]);
+        dp.stop().unwrap();
+    });
+}
+
+/// A TUN device that lives as long as the file.
+fn tun(name: &str) -> Option<std::fs::File> {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .ok()?;
+    // struct ifreq: the name, then IFF_TUN | IFF_NO_PI.
+    let mut request = [0u8; 40];
+    request[..name.len()].copy_from_slice(name.as_bytes());
+    request[16..18].copy_from_slice(&0x1001u16.to_ne_bytes());
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which is 40 bytes.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), 0x4004_54ca, request.as_mut_ptr()) };
+    (done == 0).then_some(file)
+}
