@@ -30,7 +30,7 @@ pub use dns::{
 pub use global::OWN_MARK;
 pub use lower::{Settings, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
-pub use report::{NOT_BUILT, is_fatal, refuse_unbuilt};
+pub use report::{NOT_BUILT, group_findings, is_fatal, refuse_unbuilt};
 pub use subscription::{Source, Subscription};
 pub use typed::Typed;
 

@@ -177,6 +177,9 @@ pub(super) fn read_one(kind: Kind, text: &str) -> Read<Typed> {
             own(text)
         }
         Kind::Secret => Typed::Secret(Secret::new(text)),
+        Kind::Url if text.contains(',') => {
+            return Err(BadValue::shape("E406", "expected one URL without commas"));
+        }
         Kind::Url => {
             value::url(text, &["http", "https"])?;
             own(text)

@@ -62,4 +62,16 @@ pub(super) const CASES: &[Case] = &[
         &["E206 1:8", "E206 1:28", "E206 1:50"],
         "on the line of the name",
     ),
+    (
+        "chain without blanks",
+        "node { 'socks5://192.0.2.1:1->socks5://192.0.2.2:1' }",
+        &["W809 1:8"],
+        "",
+    ),
+    (
+        "arrow in a name",
+        "node { 'socks5://192.0.2.1:1#a->b' }",
+        &[],
+        "",
+    ),
 ];
