@@ -8,14 +8,20 @@
 // Packet and map pointers are raw by nature here, and the verifier checks every access; a
 // comment per block would repeat that on each line.
 #![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
+// Keys passed by value would be copied to the stack first.
+#![allow(clippy::needless_borrows_for_generic_args)]
 
 mod dev0_ingress;
 mod event;
+mod fragment;
+mod group;
 mod handoff;
+mod known;
 mod lan_egress;
 mod lan_ingress;
 mod listener_lookup;
 mod maps;
+mod new_flow;
 mod packet;
 mod peer_ingress;
 mod route;

@@ -153,11 +153,12 @@ fn is_extension(next: u8) -> bool {
     next == HOP_BY_HOP || next == ROUTING || next == FRAGMENT || next == DEST_OPTS
 }
 
-/// A fragment behind the first. What follows an IPv6 fragment header may be another extension
-/// header; the first fragment's protocol is then unknown here, and the packet passes.
+/// A fragment behind the first. An IPv6 one may name an extension header: what follows that is
+/// known from the first.
 #[inline(always)]
 fn later(p: &Packet) -> Kind {
-    if p.key.proto == PROTO_TCP || p.key.proto == PROTO_UDP {
+    let next = p.key.proto;
+    if next == PROTO_TCP || next == PROTO_UDP || p.v6 && is_extension(next) {
         Kind::LaterFragment
     } else {
         Kind::Other

@@ -1,13 +1,36 @@
-//! The kernel programs under `BPF_PROG_TEST_RUN`.
-use honk_tests::kernel::{CLASSIFIERS, LOOKUP, Rig, root_or_skip};
+//! The kernel programs under `BPF_PROG_TEST_RUN`: verdicts and what they leave in the maps.
+//!
+//! Each test loads the checked-in object into a network namespace of its own. It needs root;
+//! without it every test says so and counts as skipped.
 
-#[test]
-fn load() {
-    if !root_or_skip("load") {
-        return;
-    }
-    let rig = Rig::new().unwrap_or_else(|e| panic!("{e:?}"));
-    for p in CLASSIFIERS.iter().chain([&LOOKUP]) {
-        println!("{p} {}", rig.verified_insns(p).unwrap());
-    }
-}
+#[path = "kernel/common.rs"]
+mod common;
+
+#[path = "kernel/differential.rs"]
+mod differential;
+#[path = "kernel/dns.rs"]
+mod dns;
+#[path = "kernel/egress.rs"]
+mod egress;
+#[path = "kernel/fragments.rs"]
+mod fragments;
+#[path = "kernel/groups.rs"]
+mod groups;
+#[path = "kernel/headers.rs"]
+mod headers;
+#[path = "kernel/icmp.rs"]
+mod icmp;
+#[path = "kernel/life.rs"]
+mod life;
+#[path = "kernel/limits.rs"]
+mod limits;
+#[path = "kernel/live.rs"]
+mod live;
+#[path = "kernel/passes.rs"]
+mod passes;
+#[path = "kernel/private.rs"]
+mod private;
+#[path = "kernel/rules.rs"]
+mod rules;
+#[path = "kernel/verdicts.rs"]
+mod verdicts;

@@ -22,7 +22,7 @@ use honk_policy::{
 
 use super::{
     kernel::Kernel,
-    registry::{Registry, has_entry, key_of},
+    registry::{Registry, key_of},
     snapshot::Snapshot,
 };
 use crate::{
@@ -112,10 +112,11 @@ impl Gatekeeper {
 
     fn decide(&self, snapshot: &Snapshot, flow: &NewFlow, key: &FlowKey) -> Decision {
         let dns = flow.target.0.port() == DNS;
-        let seen = if has_entry(flow) {
-            self.kernel.lookup(key)
-        } else {
+        // UDP to port 53 leaves no entry: the kernel hands all of it over.
+        let seen = if dns && flow.network == Network::Udp {
             None
+        } else {
+            self.kernel.lookup(key)
         };
         if let Some(seen) = &seen {
             let word = FlowWord::unpack(seen.word);
@@ -207,9 +208,7 @@ impl Admission for Gatekeeper {
         self.route(flow, &key).inspect_err(|refusal| {
             self.counters.refused[refusal_index(*refusal)].fetch_add(1, Ordering::Relaxed);
             // The entry of a refused flow would keep its packets coming here.
-            if has_entry(flow) {
-                self.kernel.release(&key);
-            }
+            self.kernel.release(&key);
             tracing::debug!(
                 target: "honk::route",
                 client = %flow.client.0, target = %flow.target.0, ?refusal, "flow refused",

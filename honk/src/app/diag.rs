@@ -100,11 +100,6 @@ impl Findings {
     }
 }
 
-/// A finding whose sources are no longer at hand.
-pub(crate) fn placeless(finding: &Diagnostic) -> Diag {
-    Findings::default().document(finding)
-}
-
 /// Name in documents.
 pub(crate) fn severity(severity: Severity) -> &'static str {
     match severity {

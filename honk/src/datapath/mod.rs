@@ -23,7 +23,6 @@ mod map;
 mod object;
 mod pair;
 mod pattern;
-mod peer_test;
 mod pins;
 mod probe;
 mod start;
@@ -238,27 +237,14 @@ impl Datapath {
     /// Takes everything back: hooks, pins, the pair, host settings. Listeners must be closed by
     /// their owner. A second call does nothing.
     pub(crate) fn stop(&self) -> Result<(), Error> {
-        self.0.stop()
-    }
-
-    fn ask(
-        &self,
-        request: impl FnOnce(SyncSender<Result<(), Error>>) -> host::Ask,
-    ) -> Result<(), Error> {
-        self.0.ask(request)
-    }
-}
-
-impl Inner {
-    fn stop(&self) -> Result<(), Error> {
-        let Some(host) = lock(&self.host).take() else {
+        let Some(host) = lock(&self.0.host).take() else {
             return Ok(());
         };
-        self.keeper.stop();
+        self.0.keeper.stop();
         let result = self.ask(host::Ask::Stop);
         // Its last act was the reply above.
         let _ = host.join();
-        self.shared.netns.stop();
+        self.0.shared.netns.stop();
         result
     }
 
@@ -267,8 +253,11 @@ impl Inner {
         request: impl FnOnce(SyncSender<Result<(), Error>>) -> host::Ask,
     ) -> Result<(), Error> {
         let (reply, answer) = sync_channel(1);
-        self.asks.send(request(reply)).map_err(|_| Error::Stopped)?;
-        self.wake.notify();
+        self.0
+            .asks
+            .send(request(reply))
+            .map_err(|_| Error::Stopped)?;
+        self.0.wake.notify();
         answer.recv().map_err(|_| Error::Stopped)?
     }
 }
@@ -285,10 +274,8 @@ impl ReplySockets for Datapath {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Only when the last handle went without `stop`.
-        if let Err(e) = self.stop() {
-            tracing::error!(target: TARGET, error = %e, "cannot take everything back");
-        }
+        // Forgotten rather than stopped: the threads end with the process or here.
+        self.keeper.stop();
     }
 }
 

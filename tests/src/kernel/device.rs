@@ -1,12 +1,14 @@
-//! A network namespace for the calling thread, and a TAP device in it.
+//! A network namespace for the calling thread, and TAP or TUN devices in it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const IFF_TUN: i16 = 0x0001;
 const IFF_TAP: i16 = 0x0002;
 const IFF_NO_PI: i16 = 0x1000;
 const ARPHRD_ETHER: u16 = 1;
@@ -45,41 +47,58 @@ impl Ifreq {
     }
 }
 
-/// A TAP device; it goes with its descriptor.
+/// A TAP or TUN device; it goes with its descriptor.
 #[derive(Debug)]
 pub struct Tap {
-    _file: File,
+    file: File,
     control: std::net::UdpSocket,
     name: String,
     index: u32,
 }
 
 impl Tap {
-    /// Creates the device with a given MAC.
+    /// Creates an Ethernet device with a given MAC.
     pub fn new(name: &str, mac: [u8; 6]) -> Result<Self> {
+        let tap = Self::open(name, IFF_TAP)?;
+        let mut r = Ifreq::new(name);
+        r.data[..2].copy_from_slice(&ARPHRD_ETHER.to_ne_bytes());
+        r.data[2..8].copy_from_slice(&mac);
+        r.call(tap.control.as_raw_fd(), libc::SIOCSIFHWADDR as _)?;
+        Ok(tap)
+    }
+
+    /// Creates a device without link header.
+    pub fn tun(name: &str) -> Result<Self> {
+        Self::open(name, IFF_TUN)
+    }
+
+    fn open(name: &str, kind: i16) -> Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt as _;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
+            .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .context("/dev/net/tun")?;
         let mut r = Ifreq::new(name);
-        r.data[..2].copy_from_slice(&(IFF_TAP | IFF_NO_PI).to_ne_bytes());
+        r.data[..2].copy_from_slice(&(kind | IFF_NO_PI).to_ne_bytes());
         r.call(file.as_raw_fd(), TUNSETIFF)?;
         // Any socket of this namespace serves as a handle for the requests below.
         let control = std::net::UdpSocket::bind("0.0.0.0:0")?;
         let mut r = Ifreq::new(name);
-        r.data[..2].copy_from_slice(&ARPHRD_ETHER.to_ne_bytes());
-        r.data[2..8].copy_from_slice(&mac);
-        r.call(control.as_raw_fd(), libc::SIOCSIFHWADDR as _)?;
-        let mut r = Ifreq::new(name);
         r.call(control.as_raw_fd(), libc::SIOCGIFINDEX as _)?;
         let index = u32::from_ne_bytes([r.data[0], r.data[1], r.data[2], r.data[3]]);
         Ok(Self {
-            _file: file,
+            file,
             control,
             name: name.to_owned(),
             index,
         })
+    }
+
+    /// Interface name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Interface index.
@@ -87,7 +106,7 @@ impl Tap {
         self.index
     }
 
-    /// Sets an IPv4 address with a /24 mask, brings the device up and turns forwarding on.
+    /// Sets an IPv4 address with a /24 mask, turns forwarding on and brings the device up.
     pub fn configure(&self, addr: [u8; 4]) -> Result<()> {
         let fd = self.control.as_raw_fd();
         for (request, bytes) in [
@@ -99,9 +118,43 @@ impl Tap {
             r.data[4..8].copy_from_slice(&bytes);
             r.call(fd, request as _)?;
         }
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("ip_forward")?;
+        self.up()
+    }
+
+    /// Brings the device up, without IPv6 chatter of its own.
+    pub fn up(&self) -> Result<()> {
+        let file = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name);
+        std::fs::write(&file, "1").context(file)?;
         let mut r = Ifreq::new(&self.name);
         r.data[..2].copy_from_slice(&(libc::IFF_UP as i16).to_ne_bytes());
-        r.call(fd, libc::SIOCSIFFLAGS as _)?;
-        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context("ip_forward")
+        r.call(self.control.as_raw_fd(), libc::SIOCSIFFLAGS as _)
+    }
+
+    /// Lets a packet arrive on the device.
+    pub fn send(&self, packet: &[u8]) -> Result<()> {
+        (&self.file)
+            .write_all(packet)
+            .context("write to the device")
+    }
+
+    /// The next packet the kernel sends out of the device, if one comes within two seconds.
+    pub fn receive(&self) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let mut buf = vec![0; 4096];
+        loop {
+            if let Ok(n) = (&self.file).read(&mut buf) {
+                buf.truncate(n);
+                return Some(buf);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            let mut poll = libc::pollfd {
+                fd: self.file.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one pollfd, as the count says.
+            unsafe { libc::poll(&raw mut poll, 1, left.as_millis() as libc::c_int) };
+        }
     }
 }

@@ -66,30 +66,6 @@ pub fn object_path() -> PathBuf {
     )
 }
 
-/// True if the test may run. Otherwise says why, and counts it as skipped.
-pub fn root_or_skip(test: &str) -> bool {
-    // SAFETY: no preconditions.
-    if unsafe { libc::geteuid() } == 0 {
-        return true;
-    }
-    skip(test, "needs root to load eBPF programs");
-    false
-}
-
-/// Notes a test that cannot run here: printed, and appended to the file `HONK_SKIP_LOG` names.
-pub fn skip(test: &str, why: &str) {
-    use std::io::Write as _;
-    println!("skipped: {test}: {why}");
-    if let Some(path) = std::env::var_os("HONK_SKIP_LOG")
-        && let Ok(mut f) = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-    {
-        let _ = writeln!(f, "{test}: {why}");
-    }
-}
-
 /// The bytes of an ABI struct.
 pub fn bytes<T: Pod>(value: &T) -> Vec<u8> {
     // SAFETY: `Pod` promises no padding, so all bytes are initialised.
@@ -223,6 +199,17 @@ impl Rig {
         sys::update(self.map(map), key, value).unwrap_or_else(|e| panic!("{map}: {e}"));
     }
 
+    /// Writes neighbouring elements of an array.
+    fn put_many<V: Pod>(&self, map: &str, first: u32, values: &[V]) {
+        let keys: Vec<u8> = (first..)
+            .take(values.len())
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        let bytes: Vec<u8> = values.iter().flat_map(bytes).collect();
+        sys::update_batch(self.map(map), &keys, &bytes, values.len())
+            .unwrap_or_else(|e| panic!("{map}: {e}"));
+    }
+
     /// Reads one entry.
     pub fn get<V: Pod>(&self, map: &str, key: &[u8]) -> Option<V> {
         let mut value = vec![0u8; size_of::<V>()];
@@ -288,6 +275,17 @@ impl Rig {
         all
     }
 
+    /// Attaches a classifier to the ingress of a device, for as long as the rig lives.
+    pub fn attach(&mut self, program: &str, device: &Tap) -> Result<()> {
+        let program: &mut SchedClassifier = self
+            .ebpf
+            .program_mut(program)
+            .context("no such program")?
+            .try_into()?;
+        program.attach(device.name(), aya::programs::TcAttachType::Ingress)?;
+        Ok(())
+    }
+
     /// Runs a classifier on a packet.
     pub fn run(&self, program: &str, data: &[u8], ctx: &mut Ctx) -> Ran {
         self.repeat(program, data, ctx, 1)
@@ -329,25 +327,15 @@ impl Rig {
     /// Writes a rule set into the bank of `generation` and makes it the one in force.
     pub fn install(&mut self, tables: &RouteTables, generation: u32) -> Result<()> {
         let b = bank(generation);
-        for (i, act) in tables.acts.iter().enumerate() {
-            self.put("RULE_ACT", &(b * MAX_RULES as u32 + i as u32), act);
-        }
-        for (i, bits) in tables.classes.iter().enumerate() {
-            self.put(
-                "CLASS_BITS",
-                &(b * MAX_CLASSES as u32 + i as u32),
-                &ClassBits(*bits),
-            );
-        }
+        self.put_many("RULE_ACT", b * MAX_RULES as u32, &tables.acts);
+        let classes: Vec<_> = tables.classes.iter().map(|c| ClassBits(*c)).collect();
+        self.put_many("CLASS_BITS", b * MAX_CLASSES as u32, &classes);
         for (dir, ports) in [(0, &tables.dport), (1, &tables.sport)] {
-            for (i, four) in ports.chunks_exact(4).enumerate() {
-                let value = PortClasses([four[0], four[1], four[2], four[3]]);
-                self.put(
-                    "PORT_CLASS",
-                    &((b * 2 + dir) * PORT_ELEMS + i as u32),
-                    &value,
-                );
-            }
+            let fours: Vec<_> = ports
+                .chunks_exact(4)
+                .map(|four| PortClasses([four[0], four[1], four[2], four[3]]))
+                .collect();
+            self.put_many("PORT_CLASS", (b * 2 + dir) * PORT_ELEMS, &fours);
         }
         self.put("DSCP_CLASS", &b, &tables.dscp);
         self.clear("MAC_CLASS", 8);

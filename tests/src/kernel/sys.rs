@@ -11,6 +11,7 @@ const MAP_LOOKUP: libc::c_int = 1;
 const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
+const MAP_UPDATE_BATCH: libc::c_int = 26;
 const PROG_TEST_RUN: libc::c_int = 10;
 
 const MAP_TYPE_LPM_TRIE: u32 = 11;
@@ -22,6 +23,18 @@ struct ElemAttr {
     pad: u32,
     key: u64,
     value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct BatchAttr {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
     flags: u64,
 }
 
@@ -85,6 +98,26 @@ fn elem(fd: BorrowedFd<'_>, key: *const u8, value: *const u8) -> ElemAttr {
 /// Inserts or replaces an entry.
 pub fn update(fd: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
     bpf(MAP_UPDATE, &mut elem(fd, key.as_ptr(), value.as_ptr())).map(drop)
+}
+
+/// Replaces `count` entries at once.
+pub fn update_batch(
+    fd: BorrowedFd<'_>,
+    keys: &[u8],
+    values: &[u8],
+    count: usize,
+) -> io::Result<()> {
+    let mut attr = BatchAttr {
+        in_batch: 0,
+        out_batch: 0,
+        keys: keys.as_ptr() as u64,
+        values: values.as_ptr() as u64,
+        count: count as u32,
+        map_fd: fd.as_raw_fd() as u32,
+        elem_flags: 0,
+        flags: 0,
+    };
+    bpf(MAP_UPDATE_BATCH, &mut attr).map(drop)
 }
 
 /// Reads an entry into `value`; false if there is none.

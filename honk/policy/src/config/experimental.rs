@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use honk_grammar::{ast::Item, diag::Diagnostic};
 
 use super::{
-    decl::{self, Fields},
+    decl::{self, Fields, Typed},
     keys::EXPERIMENTAL,
     report::{Report, did_you_mean, with_help},
-    typed::Typed,
     value::{host_port, shortened},
 };
 

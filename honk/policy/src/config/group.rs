@@ -14,7 +14,6 @@ use super::{
     keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
     report::{Report, did_you_mean},
-    typed::arg_text,
     value::shortened,
 };
 use crate::id::{Ordinal, Secret};
@@ -197,11 +196,11 @@ fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Poli
                 return shape(report, "`policy` cannot be negated");
             }
             report.trailing_comma(call.trailing_comma);
-            let index: Vec<String> = call.args.iter().map(arg_text).collect();
+            let index: Vec<&str> = call.args.iter().map(|a| a.raw.as_str()).collect();
             (call.name.text.clone(), index.join(","))
         }
     };
-    if !matches!(index.trim(), "" | "0") {
+    if !matches!(index.trim().trim_matches(['\'', '"']), "" | "0") {
         let message = format!(
             "group `{}`: the index of a policy is ignored",
             shortened(group)

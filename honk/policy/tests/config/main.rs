@@ -2,7 +2,6 @@
 //! accepted text means.
 
 mod accepted;
-mod properties;
 mod refused;
 mod secrets;
 

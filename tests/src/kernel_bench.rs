@@ -1,0 +1,227 @@
+//! Nanoseconds per packet of the kernel programs (figures F01-F09 of the datapath).
+//!
+//! Each figure is the median over rounds of `BPF_PROG_TEST_RUN` with many repetitions; all but
+//! F01 have the cost of the shortest path through a program (F01) taken off.
+
+use anyhow::Result;
+use honk_common::flow::{DIRECT_KIND, DirectVal, FlowVal, FlowWord, ReturnVal};
+use honk_common::key::to_bytes;
+use honk_common::outbound::{BLOCK, DIRECT};
+use honk_common::param::{GATE_CLOSED, GATE_OPEN};
+use honk_policy::id::Ordinal;
+use honk_policy::routing::compile;
+use honk_policy::routing::rule::{Action, Cond, Prefix, RuleLine, RuleSet, Test};
+
+use crate::kernel::packet::{ACK, CLIENT_MAC, Packet, SYN, tcp, udp};
+use crate::kernel::{Ctx, GATEWAY_MAC, NONCE, PEER_MAC, Rig, bytes};
+
+const CLIENT: &str = "10.66.0.2:40001";
+const ORIGIN: &str = "198.51.100.131:443";
+const LAN: &str = "lan_ingress_l2";
+const PROXY: u8 = 7;
+
+/// Measures all figures: name and nanoseconds per packet. Needs root.
+pub fn run(quick: bool) -> Result<Vec<(String, f64)>> {
+    let (rounds, repeat) = if quick { (5, 200_000) } else { (9, 1_000_000) };
+    let mut bench = Bench {
+        rig: Rig::new()?,
+        rounds,
+        repeat,
+        floor: 0.0,
+        figures: Vec::new(),
+    };
+    bench.known_flows()?;
+    bench.private_side();
+    bench.new_flows()?;
+    Ok(bench.figures)
+}
+
+struct Bench {
+    rig: Rig,
+    rounds: usize,
+    repeat: u32,
+    floor: f64,
+    figures: Vec<(String, f64)>,
+}
+
+impl Bench {
+    fn measure(&mut self, name: &str, program: &str, p: &Packet) {
+        let data = p.build();
+        let mut ns: Vec<u32> = (0..self.rounds)
+            .map(|_| {
+                self.rig
+                    .repeat(program, &data, &mut Ctx::default(), self.repeat)
+                    .ns
+            })
+            .collect();
+        ns.sort_unstable();
+        let median = f64::from(ns[ns.len() / 2]);
+        self.figures.push((name.to_owned(), median - self.floor));
+    }
+
+    /// One packet of each of many flows.
+    fn new_entries(&mut self, name: &str) {
+        let mut ns: Vec<u32> = (0..2000u16)
+            .map(|i| {
+                let syn = tcp(&format!("10.66.1.2:{}", 20_000 + i), ORIGIN, SYN).build();
+                self.rig.repeat(LAN, &syn, &mut Ctx::default(), 1).ns
+            })
+            .collect();
+        ns.sort_unstable();
+        let median = f64::from(ns[ns.len() / 2]);
+        self.figures.push((name.to_owned(), median - self.floor));
+    }
+
+    /// F01-F05: packets that need no rules.
+    fn known_flows(&mut self) -> Result<()> {
+        self.rig.put("GATE", &0u32, &GATE_CLOSED);
+        let data = tcp(CLIENT, ORIGIN, ACK);
+        self.measure("F01 closed gate", LAN, &data);
+        self.floor = self.figures[0].1;
+        self.rig.put("GATE", &0u32, &GATE_OPEN);
+
+        let set = rules(Vec::new(), DIRECT);
+        self.rig.install(&compile(&set)?, 1)?;
+        self.measure("F02 special pass", LAN, &udp(CLIENT, "224.0.0.251:5353"));
+        let own = "203.0.113.5:443";
+        self.rig.put_raw(
+            "LOCAL_ADDR",
+            &to_bytes("203.0.113.5".parse()?),
+            &1u32.to_ne_bytes(),
+        );
+        self.measure("F02 local pass", LAN, &tcp(CLIENT, own, ACK));
+        self.measure("F03 direct TCP mid-flow", LAN, &data);
+        let v6 = tcp("[fd66::2]:40001", "[2001:db8:200::1]:443", ACK);
+        self.measure("F03 direct TCP mid-flow, IPv6", LAN, &v6);
+
+        let datagram = udp(CLIENT, ORIGIN);
+        let cached = DirectVal {
+            created_ns: 1,
+            generation: 1,
+            kind: DIRECT_KIND,
+            pad: [0; 3],
+        };
+        self.rig.put("DCACHE", &datagram.key(), &cached);
+        self.measure("F04 direct UDP, cached", LAN, &datagram);
+
+        // The MACs are rewritten once; from the second repetition on all are alike.
+        self.rig.put("FLOW", &data.key(), &entry());
+        self.measure("F05 proxied, established", LAN, &data);
+        self.rig.del("FLOW", &bytes(&data.key()));
+        Ok(())
+    }
+
+    /// F09: the private side.
+    fn private_side(&mut self) {
+        let way = ReturnVal {
+            last_seen_ns: u64::MAX,
+            ifindex: self.rig.lan().index(),
+            smac: CLIENT_MAC,
+            dmac: GATEWAY_MAC,
+            vlan: 0,
+            flags: 0,
+            pad: [0; 5],
+        };
+        let reply = tcp(ORIGIN, CLIENT, ACK);
+        self.rig.put_raw(
+            "RETURN",
+            &to_bytes(tcp(CLIENT, ORIGIN, ACK).src.ip()),
+            &bytes(&way),
+        );
+        self.measure("F09 dev0_ingress", "dev0_ingress", &reply);
+        let handed = tcp(CLIENT, ORIGIN, ACK)
+            .dmac(PEER_MAC)
+            .smac([0x02, 0x68, 0x6e, 1, 6, NONCE]);
+        self.measure("F09 peer_ingress", "peer_ingress", &handed);
+    }
+
+    /// F06, F07: evaluation of five dimensions. A blocked flow leaves no entry, so every
+    /// repetition evaluates; entries are measured on flows of their own.
+    fn new_flows(&mut self) -> Result<()> {
+        let syn = tcp(CLIENT, ORIGIN, SYN);
+        for lines in [10, 128, 1024] {
+            self.rig.install(&compile(&five_dimensions(lines))?, 2)?;
+            self.measure(&format!("F06 new flow, {lines} lines"), LAN, &syn);
+        }
+        self.rig.install(&compile(&rules(Vec::new(), PROXY))?, 4)?;
+        self.new_entries("F06 new flow with its entries, 1 line");
+        for prefixes in [20_000u32, 1_000_000] {
+            let nets = (0..prefixes).map(spread).collect();
+            let set = rules(vec![line(vec![Test::Dest(nets)], PROXY)], BLOCK);
+            self.rig.install(&compile(&set)?, 3)?;
+            self.measure(&format!("F07 new flow, {prefixes} prefixes"), LAN, &syn);
+        }
+        Ok(())
+    }
+}
+
+fn entry() -> FlowVal {
+    FlowVal {
+        last_seen_ns: u64::MAX,
+        word: FlowWord {
+            ordinal: PROXY,
+            flags: 0,
+            dscp: 0,
+            state: 0,
+            mark: 0,
+        }
+        .pack(),
+        isn: 0,
+        generation: 1,
+        rule: 0,
+        vlan: 0,
+        pid: 0,
+        pname: [0; 16],
+        mac: CLIENT_MAC,
+        gw_mac: GATEWAY_MAC,
+        ifindex: 0,
+    }
+}
+
+/// Lines over destination, source, ports and DSCP, none of which matches.
+fn five_dimensions(lines: usize) -> RuleSet {
+    let mut all = Vec::new();
+    for i in 0..lines as u32 - 1 {
+        let test = match i % 5 {
+            0 => Test::Dest(vec![spread(i)]),
+            1 => Test::Source(vec![spread(i)]),
+            2 => Test::DestPort(vec![(1000 + i as u16, 1000 + i as u16)]),
+            3 => Test::SourcePort(vec![(1000 + i as u16, 1000 + i as u16)]),
+            _ => Test::Dscp(vec![1 + (i % 40) as u8]),
+        };
+        all.push(line(vec![test], PROXY));
+    }
+    rules(all, BLOCK)
+}
+
+/// The `i`-th /24 of a sequence without repetition that avoids the test addresses.
+fn spread(i: u32) -> Prefix {
+    let net = (i.wrapping_mul(2_654_435_761) >> 12) % (1 << 20) + (11 << 16);
+    let [_, a, b, c] = net.to_be_bytes();
+    Prefix {
+        addr: to_bytes([a, b, c, 0].into()),
+        len: 96 + 24,
+    }
+}
+
+fn line(tests: Vec<Test>, ordinal: u8) -> RuleLine {
+    RuleLine {
+        conds: tests
+            .into_iter()
+            .map(|test| Cond { not: false, test })
+            .collect(),
+        action: Action {
+            ordinal: Ordinal(ordinal),
+            must: false,
+            mark: 0,
+        },
+        text: String::new(),
+        file: String::new(),
+        line: 0,
+    }
+}
+
+fn rules(mut lines: Vec<RuleLine>, fallback: u8) -> RuleSet {
+    lines.push(line(Vec::new(), fallback));
+    RuleSet { lines }
+}
