@@ -15,6 +15,9 @@ fn links_are_never_shown() {
         "node { a: 'socks5://canary@h.example' -> x }",
         "subscription { 'https://canary:canary@s.example/canary?canary=canary#canary' }",
         "subscription { s: 'ftp://canary' 'file:///canary' 'https-file://s.example/canary' }",
+        "dns { upstream { a: 'https://h.example/canary?canary' b: 'udp://canary@h' } }",
+        "experimental { clash_api { secret: canary read_secret: 'canary' } }",
+        "experimental { clash_api { external_controller: ':1' secret: canary } }",
         "group { g { icon: 'ftp://canary' } }",
     ] {
         let (config, findings, _) = lowered(text);

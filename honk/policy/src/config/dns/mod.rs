@@ -20,7 +20,7 @@ use super::{
     report::{Report, did_you_mean, with_help},
     value::{shortened, unsigned},
 };
-use crate::name::to_ascii;
+use crate::{id::Secret, name::to_ascii};
 
 /// The typed section; keys stand in the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub struct Dns {
 pub struct Upstream {
     /// Name, case-sensitive.
     pub name: String,
-    /// Address as written.
-    pub uri: String,
+    /// Address as written; its path may identify the user.
+    pub uri: Secret,
     /// How it is asked.
     pub transport: Transport,
     /// Outbound it is asked through; `None`: traffic rules decide.
@@ -201,7 +201,7 @@ fn upstream(report: &mut Report<'_>, item: &LinkItem, names: &Names) -> Option<U
     }
     Some(Upstream {
         name: tag.text.clone(),
-        uri: item.link.text.clone(),
+        uri: Secret::new(&item.link.text),
         transport,
         via: item.via.as_ref().map(|via| via.name.text.clone()),
     })
