@@ -32,7 +32,7 @@ fn collect(grammar: &Value, entry: &Value, out: &mut Vec<Pattern>) {
     }
     let source = entry["match"]
         .as_str()
-        .or(entry["begin"].as_str())
+        .or_else(|| entry["begin"].as_str())
         .expect("an expression");
     let captures = entry["captures"].as_object();
     let groups = captures.into_iter().flatten().map(|(group, scope)| {

@@ -1,5 +1,6 @@
 //! Every snippet under `cases/` with what the parser makes of it: `v*.dae` are valid, `x*.dae`
-//! are not (or only in meaning, which is decided elsewhere). `HONK_BLESS=1` rewrites the
+//! are not (or only in meaning, which is decided elsewhere), `e*.dae` are edges of the syntax and
+//! `w01.dae` is a whole configuration. `HONK_BLESS=1` rewrites the
 //! expectations; the table below keeps codes and places of the syntax errors fixed in any case.
 
 mod support;

@@ -210,6 +210,7 @@ fn common_mistakes_get_the_right_help() {
             "E110",
             "missing `,`",
         ),
+        ("node { a: 'x' { } }", "E110", ""),
         ("global { a: b } global", "E114", "inside a section"),
     ] {
         let (_, found) = first(text);

@@ -142,15 +142,15 @@ pub fn run() -> Result<bool> {
 
 fn flows(report: &mut Report, hc1: &Netns) {
     for (flow, to, ip, upstream) in [
-        ("curl TCP", "proxied v4", PROXIED, IpAddr::from(addr::HP)),
-        ("curl TCP", "proxied v6", PROXIED_V6, addr::HP_V6.into()),
+        ("curl TCP", "proxied v4", PROXIED, addr::HP),
+        ("curl TCP", "proxied v6", PROXIED_V6, addr::HP_V6),
     ] {
         let seen = curl(hc1, ip).and_then(|seen| expect(seen, upstream));
         report.add(flow, to, "rule dip(..) -> proxy, member up1", seen);
     }
     for (to, ip, upstream) in [
-        ("proxied v4", PROXIED, IpAddr::from(addr::HP)),
-        ("proxied v6", PROXIED_V6, addr::HP_V6.into()),
+        ("proxied v4", PROXIED, addr::HP),
+        ("proxied v6", PROXIED_V6, addr::HP_V6),
     ] {
         let seen = hc1
             .run(|| client::whoami_udp(ip))
@@ -172,8 +172,8 @@ fn flows(report: &mut Report, hc1: &Netns) {
         report.add("UDP echo", to, "replies carry the origin's address", echo);
     }
     for (to, ip, own) in [
-        ("direct v4", DIRECT, IpAddr::from(addr::HC1)),
-        ("direct v6", DIRECT_V6, addr::HC1_V6.into()),
+        ("direct v4", DIRECT, addr::HC1),
+        ("direct v6", DIRECT_V6, addr::HC1_V6),
     ] {
         let seen = curl(hc1, ip).and_then(|seen| expect(seen, own));
         report.add(

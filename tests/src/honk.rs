@@ -240,6 +240,36 @@ impl Honk {
         self.home.must(&["reload"]).map(drop)
     }
 
+    /// The private namespace the daemon made, found through its threads.
+    pub fn private_ns(&self) -> Result<Netns> {
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            if let Some(ns) = Netns::of_thread(&entry?.path(), &self.home.ns)? {
+                return Ok(ns);
+            }
+        }
+        bail!("no thread of the daemon lives in another namespace")
+    }
+
+    /// Sum of all samples of a metric whose labels contain `label`; 0 when there is none.
+    pub fn metric(&self, name: &str, label: &str) -> Result<f64> {
+        let mut curl = Command::new("curl");
+        curl.arg("-sS")
+            .arg("--unix-socket")
+            .arg(self.home.runtime.join("api.sock"));
+        let text = tool::run(curl.arg("http://localhost/metrics"))?;
+        let samples = text.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let (found, labels) = series.split_once('{').unwrap_or((series, ""));
+            (found == name && labels.contains(label)).then(|| value.parse::<f64>().ok())?
+        });
+        Ok(samples.sum())
+    }
+
+    /// A per-CPU counter of the kernel programs.
+    pub fn stat(&self, name: &str) -> Result<f64> {
+        self.metric("honk_datapath_stat_total", &format!("\"{name}\""))
+    }
+
     /// Seconds of processor time used so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;

@@ -37,6 +37,20 @@ impl Netns {
         })
     }
 
+    /// The namespace of a thread, for namespaces without a name; `None` when it is the one of
+    /// `unlike`.
+    pub fn of_thread(task: &Path, unlike: &Self) -> Result<Option<Self>> {
+        let file = File::open(task.join("ns/net"))?;
+        let (own, other) = (rustix::fs::fstat(&file)?, rustix::fs::fstat(&*unlike.fd)?);
+        if (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            name: "private".into(),
+            fd: Arc::new(file.into()),
+        }))
+    }
+
     /// Its name under `/run/netns`.
     pub fn name(&self) -> &str {
         &self.name

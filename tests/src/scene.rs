@@ -11,23 +11,25 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 
+use crate::honk::{Home, Honk};
 use crate::lab::{Lab, Profile, addr, origin_addresses};
 use crate::meter::Meter;
 use crate::serve::{Origin, Proxy, ProxySettings};
+use crate::skip;
 
 /// User and password of both upstreams.
 pub const LOGIN: (&str, &str) = ("ann", "secret");
 
 /// Destination whose rule is the group `proxy`.
-pub const PROXIED: IpAddr = IpAddr::V4(addr::HO[0]);
+pub const PROXIED: IpAddr = addr::HO[0];
 /// The same in IPv6.
-pub const PROXIED_V6: IpAddr = IpAddr::V6(addr::HO_V6[0]);
+pub const PROXIED_V6: IpAddr = addr::HO_V6[0];
 /// Destination whose rule is direct.
-pub const DIRECT: IpAddr = IpAddr::V4(addr::HO[1]);
+pub const DIRECT: IpAddr = addr::HO[1];
 /// The same in IPv6.
-pub const DIRECT_V6: IpAddr = IpAddr::V6(addr::HO_V6[1]);
+pub const DIRECT_V6: IpAddr = addr::HO_V6[1];
 /// Destination whose rule is block.
-pub const BLOCKED: IpAddr = IpAddr::V4(addr::HO[2]);
+pub const BLOCKED: IpAddr = addr::HO[2];
 
 /// A lab with everything but the daemon running.
 #[derive(Debug)]
@@ -44,7 +46,34 @@ pub struct Scene {
     pub lab: Lab,
 }
 
+/// Runs a test in a scene of its own: skips without root, and on failure shows the daemon's log
+/// before it panics.
+pub fn play(test: &str, act: impl FnOnce(&mut Scene) -> Result<()>) {
+    play_with(test, Profile::Bridge, act);
+}
+
+/// The same with a profile.
+pub fn play_with(test: &str, profile: Profile, act: impl FnOnce(&mut Scene) -> Result<()>) {
+    if skip::without_root(test) {
+        return;
+    }
+    let mut scene = Scene::with(profile).unwrap_or_else(|error| panic!("{test}: {error:?}"));
+    if let Err(error) = act(&mut scene) {
+        panic!("{test}: {error:?}\n{}", Home::new(&scene.lab).log_tail());
+    }
+}
+
 impl Scene {
+    /// Starts the daemon with the scene's configuration.
+    pub fn honk(&self) -> Result<Honk> {
+        Honk::start(&self.lab, &config())
+    }
+
+    /// Starts the daemon with further rules before the scene's own.
+    pub fn honk_with(&self, rules: &str) -> Result<Honk> {
+        Honk::start(&self.lab, &config_with(rules))
+    }
+
     /// Builds the lab with a bridged LAN and starts origins, upstreams and the meter.
     pub fn new() -> Result<Self> {
         Self::with(Profile::Bridge)
@@ -55,7 +84,7 @@ impl Scene {
         let lab = Lab::new(profile)?;
         let origin = Origin::start(&lab.ho, &origin_addresses())?;
         let up1 = Some(start_up1(&lab)?);
-        let addresses = [addr::HP2.into(), addr::HP2_V6.into()];
+        let addresses = [addr::HP2, addr::HP2_V6];
         let up2 = Some(Proxy::start(&lab.hp2, &addresses, settings(2))?);
         let wan = Meter::start(&lab.hw, "w1")?;
         Ok(Self {
@@ -81,7 +110,7 @@ impl Scene {
 }
 
 fn start_up1(lab: &Lab) -> Result<Proxy> {
-    Proxy::start(&lab.hp, &[addr::HP.into(), addr::HP_V6.into()], settings(1))
+    Proxy::start(&lab.hp, &[addr::HP, addr::HP_V6], settings(1))
 }
 
 fn settings(seed: u64) -> ProxySettings {

@@ -1,6 +1,6 @@
 //! The lab proves itself: plain forwarding works, faults fault, the meter counts, nothing stays.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use honk_tests::client;
@@ -22,31 +22,31 @@ fn plain_forwarding_reaches_every_origin() {
             let seen = ns.run(|| client::whoami_tcp(ip)).expect("TCP");
             let seen_udp = ns.run(|| client::whoami_udp(ip)).expect("UDP");
             if ip.is_ipv4() {
-                assert_eq!(seen.ip(), IpAddr::from(addr::HG_WAN), "v4 is masqueraded");
-                assert_eq!(seen_udp.ip(), IpAddr::from(addr::HG_WAN));
+                assert_eq!(seen.ip(), addr::HG_WAN, "v4 is masqueraded");
+                assert_eq!(seen_udp.ip(), addr::HG_WAN);
             } else {
                 let own = if ns.name() == lab.hc1.name() {
                     addr::HC1_V6
                 } else {
                     addr::HC2_V6
                 };
-                assert_eq!((seen.ip(), seen_udp.ip()), (own.into(), own.into()));
+                assert_eq!((seen.ip(), seen_udp.ip()), (own, own));
             }
         }
     }
-    let server = SocketAddr::new(addr::HO[0].into(), DNS);
+    let server = SocketAddr::new(addr::HO[0], DNS);
     let found = lab
         .hc1
         .run(|| client::dns(server, "www.test", false))
         .expect("DNS");
-    assert_eq!(found, [IpAddr::from(addr::HO[0])]);
+    assert_eq!(found, [addr::HO[0]]);
     let found = lab
         .hc1
         .run(|| client::dns_tcp(server, "www.test", true))
         .expect("DNS over TCP");
-    assert_eq!(found, [IpAddr::from(addr::HO_V6[0])]);
+    assert_eq!(found, [addr::HO_V6[0]]);
     let payload: Vec<u8> = (0..1_000_000).map(|n| (n * 7 % 251) as u8).collect();
-    let echo = SocketAddr::new(addr::HO[1].into(), ECHO);
+    let echo = SocketAddr::new(addr::HO[1], ECHO);
     assert!(
         lab.hc1
             .run(|| client::echo_tcp(echo, &payload))
@@ -64,7 +64,7 @@ fn meter_counts_what_crosses_the_wire_and_nothing_else() {
     let _origin = Origin::start(&lab.ho, &origin_addresses()).expect("origins");
     let wan = Meter::start(&lab.hw, "w1").expect("a meter");
     let upstream = Meter::start(&lab.hw, "wp").expect("a meter");
-    for ip in [IpAddr::from(addr::HO[0]), addr::HO_V6[0].into()] {
+    for ip in [addr::HO[0], addr::HO_V6[0]] {
         lab.hc1.run(|| client::whoami_udp(ip)).expect("UDP");
         assert_eq!(
             wan.count(|t| t.touches(ip) && t.port(WHOAMI))
@@ -91,7 +91,7 @@ fn upstreams_relay_log_and_fault() {
         seed: 1,
         log: Some(lab.dir().join("hp.jsonl")),
     };
-    let proxy = Proxy::start(&lab.hp, &[addr::HP.into()], settings).expect("an upstream");
+    let proxy = Proxy::start(&lab.hp, &[addr::HP], settings).expect("an upstream");
     let fetch = |scheme: &str, login: &str, port: u16| {
         let via = format!("{scheme}://{login}{}:{port}", addr::HP);
         let url = format!("http://{}:{HTTP}/whoami", addr::HO[0]);

@@ -9,7 +9,7 @@ use std::{hint::black_box, net::Ipv4Addr, time::Instant};
 
 use honk_common::{key::v4_mapped, limits::MAX_RULES};
 use honk_policy::{
-    config::{Config, FilterLine, Global, GroupDef, Policy, Settings},
+    config::{Config, FilterLine, GroupDef, Policy},
     group::GroupTable,
     id::{Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
@@ -141,14 +141,12 @@ fn groups() -> GroupTable {
     groups.extend((2..7).map(|i| group(i, Some(i + 1))));
     groups.push(group(7, Some(0)));
     let config = Config {
-        global: Global::default(),
         nodes: nodes.collect(),
         groups,
         rules: RuleSet {
             lines: vec![rule(Vec::new(), 0)],
         },
-        geodata: Vec::new(),
-        settings: Settings::default(),
+        ..Config::default()
     };
     let mut ids = 1000;
     let (table, findings) = GroupTable::build(&config, None, &mut || {

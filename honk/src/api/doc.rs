@@ -136,6 +136,8 @@ pub(crate) struct ReloadState {
     pub(crate) sequence: u64,
     pub(crate) started_at: Option<Ts>,
     pub(crate) duration_ms: Option<u64>,
+    /// Milliseconds since the end of the last one.
+    pub(crate) age_ms: Option<u64>,
     pub(crate) changed: Vec<String>,
     pub(crate) diagnostics: Vec<Diag>,
     /// One line: what became of it.
@@ -169,22 +171,37 @@ pub(crate) struct Group {
     pub(crate) slot: u8,
     /// Made for a node that a rule names.
     pub(crate) implicit: bool,
+    pub(crate) icon: Option<String>,
     pub(crate) default: Option<String>,
+    pub(crate) default_member_id: Option<Id>,
     #[serde(rename = "final")]
     pub(crate) final_: Option<Final>,
     pub(crate) interrupt_connections: bool,
+    pub(crate) filters: Vec<String>,
     pub(crate) members: Vec<Member>,
+    pub(crate) dropped_members: Vec<Dropped>,
     pub(crate) leaf_count: usize,
     pub(crate) selection: PerNet<Sel>,
     pub(crate) selection_revision: u64,
     pub(crate) traffic: Traffic,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Diag>,
+}
+
+/// A nested group that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Dropped {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    pub(crate) code: String,
 }
 
 /// `final:` of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Final {
     pub(crate) name: String,
+    /// `node`, `group`, `direct` or `block`.
+    pub(crate) kind: String,
+    pub(crate) id: Option<Id>,
     pub(crate) problem: Option<String>,
 }
 
@@ -198,6 +215,15 @@ pub(crate) struct Member {
     pub(crate) index: usize,
     pub(crate) duplicate_name: bool,
     pub(crate) eligible: PerNet<Elig>,
+    /// The node it stands for now, for TCP.
+    pub(crate) leaf: Option<Leaf>,
+}
+
+/// A node in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Leaf {
+    pub(crate) id: Id,
+    pub(crate) name: String,
 }
 
 /// Whether a member can carry a network now.
@@ -214,8 +240,9 @@ pub(crate) struct Sel {
     pub(crate) member_name: Option<String>,
     pub(crate) leaf_id: Option<Id>,
     pub(crate) leaf_name: Option<String>,
-    /// Ids from the member to the leaf.
+    /// Ids of the groups on the way, outermost first, then the leaf's.
     pub(crate) path: Vec<Id>,
+    pub(crate) alive: bool,
     pub(crate) source: String,
     pub(crate) final_used: Option<String>,
     pub(crate) refuse: Option<String>,

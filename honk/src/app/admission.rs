@@ -22,7 +22,7 @@ use honk_policy::{
 
 use super::{
     kernel::Kernel,
-    registry::{Registry, key_of},
+    registry::{Registry, has_entry, key_of},
     snapshot::Snapshot,
 };
 use crate::{
@@ -112,11 +112,10 @@ impl Gatekeeper {
 
     fn decide(&self, snapshot: &Snapshot, flow: &NewFlow, key: &FlowKey) -> Decision {
         let dns = flow.target.0.port() == DNS;
-        // UDP to port 53 leaves no entry: the kernel hands all of it over.
-        let seen = if dns && flow.network == Network::Udp {
-            None
-        } else {
+        let seen = if has_entry(flow) {
             self.kernel.lookup(key)
+        } else {
+            None
         };
         if let Some(seen) = &seen {
             let word = FlowWord::unpack(seen.word);
@@ -208,7 +207,9 @@ impl Admission for Gatekeeper {
         self.route(flow, &key).inspect_err(|refusal| {
             self.counters.refused[refusal_index(*refusal)].fetch_add(1, Ordering::Relaxed);
             // The entry of a refused flow would keep its packets coming here.
-            self.kernel.release(&key);
+            if has_entry(flow) {
+                self.kernel.release(&key);
+            }
             tracing::debug!(
                 target: "honk::route",
                 client = %flow.client.0, target = %flow.target.0, ?refusal, "flow refused",

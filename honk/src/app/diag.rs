@@ -100,6 +100,11 @@ impl Findings {
     }
 }
 
+/// A finding whose sources are no longer at hand.
+pub(crate) fn placeless(finding: &Diagnostic) -> Diag {
+    Findings::default().document(finding)
+}
+
 /// Name in documents.
 pub(crate) fn severity(severity: Severity) -> &'static str {
     match severity {

@@ -5,6 +5,7 @@
 //! flows from being lost: userspace accepts whatever the kernel may still hand over.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -15,7 +16,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use honk_common::param::{GATE_CLOSED, GATE_DRAINING, GATE_OPEN};
-use honk_policy::config::Global;
+use honk_policy::{config::Global, id::Ordinal};
 use tokio::sync::watch;
 
 use super::{
@@ -30,19 +31,46 @@ use super::{
 use crate::{
     api::{doc::Rates, time},
     log,
+    metrics::histogram::Histograms,
 };
 
 /// Age up to which kernel counters are served again without reading the maps.
 const COUNTER_AGE: Duration = Duration::from_secs(1);
+
+/// Time after an activation in which slots of the generation before may still arrive.
+const FADE: Duration = Duration::from_secs(5);
+/// Time after which the slot of a vanished group may be given to another one.
+const SLOT_REST: Duration = Duration::from_secs(600);
 
 /// The rooms that carry flows, as far as the engine needs them.
 pub(crate) trait Carriers: Send + Sync + std::fmt::Debug + 'static {
     /// Counters of listeners, relays and UDP endpoints.
     fn relay_stats(&self) -> Vec<(&'static str, u64)>;
     /// Counters of the dialer.
-    fn dial_stats(&self) -> Vec<(&'static str, u64)>;
+    fn dials(&self) -> Dials;
     /// Applies settings of a new generation.
     fn update(&self, global: &Global);
+}
+
+/// Counters of the dialer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dials {
+    pub(crate) rows: Vec<DialRow>,
+    pub(crate) permits: usize,
+    pub(crate) limit: usize,
+    /// Upper bounds of the duration buckets, in seconds.
+    pub(crate) bounds: Vec<f64>,
+}
+
+/// Dials of one network and protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct DialRow {
+    pub(crate) network: &'static str,
+    pub(crate) protocol: &'static str,
+    pub(crate) results: Vec<(&'static str, u64)>,
+    /// One more than bounds, not cumulative.
+    pub(crate) buckets: Vec<u64>,
+    pub(crate) seconds: f64,
 }
 
 /// What the daemon is doing.
@@ -50,15 +78,12 @@ pub(crate) trait Carriers: Send + Sync + std::fmt::Debug + 'static {
 pub(crate) enum Phase {
     Starting,
     Running,
+    Suspended,
     Stopping,
 }
 
-/// Causes of selection changes, as label values.
-pub(crate) const CAUSES: [&str; 2] = ["user", "reload"];
-
 /// Selection changes by group name, network and cause.
-pub(crate) type ChangeCounts =
-    std::collections::BTreeMap<(Arc<str>, &'static str, &'static str), u64>;
+pub(crate) type ChangeCounts = BTreeMap<(Arc<str>, &'static str, &'static str), u64>;
 
 /// The parts a daemon is made of.
 #[derive(Debug)]
@@ -79,6 +104,7 @@ pub(crate) struct Engine {
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
+    pub(crate) histograms: Arc<Histograms>,
     pub(crate) spec: Spec,
     pub(crate) reloads: ReloadLog,
     pub(crate) beats: Heartbeats,
@@ -107,9 +133,12 @@ struct RateMeter {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Self {
-        let registry = Arc::new(Registry::new(Arc::clone(&parts.kernel), parts.capacity));
+        let histograms = Arc::new(Histograms::new());
+        let kernel = Arc::clone(&parts.kernel);
+        let registry = Registry::new(kernel, parts.capacity, Arc::clone(&histograms));
+        let registry = Arc::new(registry);
         registry.retain(&parts.first.outbounds());
-        let reloads = ReloadLog::new(&parts.first, parts.progress);
+        let reloads = ReloadLog::new(&parts.first, parts.progress, Arc::clone(&histograms));
         let current = Arc::new(ArcSwap::from_pointee(parts.first));
         let gatekeeper = Gatekeeper::new(
             Arc::clone(&parts.kernel),
@@ -121,6 +150,7 @@ impl Engine {
             gatekeeper: Arc::new(gatekeeper),
             kernel: parts.kernel,
             registry,
+            histograms,
             spec: parts.spec,
             reloads,
             beats: Heartbeats::new(now),
@@ -148,6 +178,7 @@ impl Engine {
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             x if x == Phase::Running as u8 => Phase::Running,
+            x if x == Phase::Suspended as u8 => Phase::Suspended,
             x if x == Phase::Stopping as u8 => Phase::Stopping,
             _ => Phase::Starting,
         }
@@ -167,6 +198,14 @@ impl Engine {
     pub(crate) fn open(&self) -> Result<(), KernelError> {
         self.set_gate(GATE_OPEN)?;
         self.phase.store(Phase::Running as u8, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Until [`open`](Self::open): new flows pass untouched, carried ones go on.
+    pub(crate) fn suspend(&self) -> Result<(), KernelError> {
+        self.set_gate(GATE_DRAINING)?;
+        self.phase.store(Phase::Suspended as u8, Ordering::Relaxed);
+        tracing::info!(target: "honk::reload", "suspended: new flows go direct");
         Ok(())
     }
 
@@ -205,6 +244,52 @@ impl Engine {
         let fresh = Arc::new(self.kernel.counters());
         *cached = Some((now, Arc::clone(&fresh)));
         fresh
+    }
+
+    /// Forgets the generation before, once nothing can carry its slots any more.
+    pub(crate) fn fade(&self) {
+        let Ok(_writer) = self.writer.try_lock() else {
+            return;
+        };
+        let snapshot = self.snapshot();
+        let age = time::now_ms().saturating_sub(snapshot.accepted_ms);
+        let old = Duration::from_millis(age) >= FADE;
+        if old && snapshot.fading.is_some() {
+            self.current.store(Arc::new(snapshot.settled()));
+        }
+    }
+
+    /// Frees the slots of groups that are gone for long enough: no flow entry of theirs is
+    /// left. Returns how many are still held.
+    pub(crate) fn free_slots(&self, since: &mut BTreeMap<u8, Instant>, now: Instant) {
+        let Ok(_writer) = self.writer.try_lock() else {
+            return;
+        };
+        let snapshot = self.snapshot();
+        let retired: Vec<Ordinal> = snapshot.groups.retired().iter().map(|r| r.slot).collect();
+        since.retain(|slot, _| retired.contains(&Ordinal(*slot)));
+        let mut groups = None;
+        for slot in retired {
+            let at = *since.entry(slot.0).or_insert(now);
+            if now.saturating_duration_since(at) >= SLOT_REST {
+                let table = groups.as_ref().unwrap_or(&snapshot.groups);
+                groups = Some(table.free(slot));
+                since.remove(&slot.0);
+            }
+        }
+        if let Some(groups) = groups {
+            self.current.store(Arc::new(snapshot.with_groups(groups)));
+        }
+    }
+
+    /// Writes all group slots again: heals a write that was lost.
+    pub(crate) fn rewrite_groups(&self) {
+        let Ok(_writer) = self.writer.try_lock() else {
+            return;
+        };
+        if let Err(error) = self.kernel.write_groups(&self.snapshot().groups.slots()) {
+            tracing::warn!(target: "honk::datapath", %error, "group slots were not rewritten");
+        }
     }
 
     /// Userspace bytes since the start: ended flows plus live ones.

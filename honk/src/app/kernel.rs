@@ -25,6 +25,8 @@ pub(crate) struct Interface {
     pub(crate) attached: bool,
     pub(crate) hooks: Vec<String>,
     pub(crate) problem: Option<String>,
+    /// No such interface exists yet; it is hooked when it appears.
+    pub(crate) pending: bool,
 }
 
 /// Occupancy of one BPF map.

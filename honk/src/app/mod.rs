@@ -1,6 +1,7 @@
 //! Wiring: start, reload, stop; the only room that knows all others.
 
 pub(crate) mod admission;
+pub(crate) mod bridge;
 pub(crate) mod diag;
 pub(crate) mod engine;
 pub(crate) mod kernel;
@@ -8,6 +9,8 @@ pub(crate) mod loader;
 pub(crate) mod notify;
 pub(crate) mod registry;
 pub(crate) mod reload;
+pub(crate) mod run;
+pub(crate) mod sampler;
 pub(crate) mod select;
 pub(crate) mod snapshot;
 pub(crate) mod source;

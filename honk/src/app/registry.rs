@@ -21,6 +21,7 @@ use super::kernel::Kernel;
 use crate::{
     api::time,
     flow::{CloseReason, FlowEntry, FlowSink, NewFlow},
+    metrics::histogram::Histograms,
 };
 
 /// Power of two; more shards than CPUs of a large gateway.
@@ -113,6 +114,7 @@ pub(crate) struct Registry {
     ended: Notify,
     stats: RwLock<HashMap<Arc<str>, Arc<OutboundStats>>>,
     kernel: Arc<dyn Kernel>,
+    histograms: Arc<Histograms>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -138,8 +140,17 @@ pub(crate) fn key_of(flow: &NewFlow) -> FlowKey {
     FlowKey::new(flow.client.0, flow.target.0, proto)
 }
 
+/// Whether the kernel keeps an entry: UDP to port 53 is handed over without one.
+pub(crate) fn has_entry(flow: &NewFlow) -> bool {
+    flow.network == Network::Tcp || flow.target.0.port() != 53
+}
+
 impl Registry {
-    pub(crate) fn new(kernel: Arc<dyn Kernel>, capacity: usize) -> Self {
+    pub(crate) fn new(
+        kernel: Arc<dyn Kernel>,
+        capacity: usize,
+        histograms: Arc<Histograms>,
+    ) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             open: AtomicUsize::new(0),
@@ -150,6 +161,7 @@ impl Registry {
             ended: Notify::new(),
             stats: RwLock::default(),
             kernel,
+            histograms,
         }
     }
 
@@ -301,7 +313,9 @@ impl FlowSink for Registry {
     fn closed(&self, entry: &FlowEntry, reason: CloseReason) {
         // A cancelled flow ends for the reason it was cancelled for, however the relay saw it.
         let reason = entry.cancel.reason().unwrap_or(reason);
-        self.kernel.release(&key_of(&entry.flow));
+        if has_entry(&entry.flow) {
+            self.kernel.release(&key_of(&entry.flow));
+        }
         let Some(entry) = lock(self.shard(entry.id)).remove(&entry.id) else {
             return;
         };
@@ -314,6 +328,9 @@ impl FlowSink for Registry {
         stats.up.fetch_add(up, Ordering::Relaxed);
         stats.down.fetch_add(down, Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Relaxed);
+        let now = time::now_ms();
+        let life = now.saturating_sub(entry.started_ms);
+        self.histograms.flow(entry.flow.network, life, up, down);
         tracing::trace!(target: "honk::route", flow = entry.id, ?reason, up, down, "flow ended");
         let mut ring = lock(&self.closed);
         if ring.len() == CLOSED_RING {
@@ -321,7 +338,7 @@ impl FlowSink for Registry {
         }
         ring.push_back(Closed {
             entry,
-            at_ms: time::now_ms(),
+            at_ms: now,
             reason,
         });
         drop(ring);

@@ -15,7 +15,10 @@ use std::{
 };
 
 use honk_grammar::diag::{Diagnostic, Severity};
-use honk_policy::{config, id::NodeId};
+use honk_policy::{
+    config::{self, Config},
+    id::NodeId,
+};
 use tokio::sync::watch;
 
 use super::{
@@ -34,6 +37,7 @@ use crate::{
         time,
     },
     flow::{CloseReason, FlowEntry},
+    metrics::histogram::Histograms,
     state::progress::Progress,
 };
 
@@ -63,7 +67,7 @@ pub(crate) struct ReloadLog {
     /// End of the last attempt and whether it was accepted.
     last: Mutex<(u64, bool)>,
     progress: Option<PathBuf>,
-    durations: Mutex<Vec<(&'static str, f64)>>,
+    histograms: Arc<Histograms>,
 }
 
 /// A reload that was not begun.
@@ -71,7 +75,11 @@ pub(crate) struct ReloadLog {
 pub(crate) struct Busy;
 
 impl ReloadLog {
-    pub(super) fn new(first: &Snapshot, progress: Option<PathBuf>) -> Self {
+    pub(super) fn new(
+        first: &Snapshot,
+        progress: Option<PathBuf>,
+        histograms: Arc<Histograms>,
+    ) -> Self {
         let state = ReloadState {
             state: "idle".to_owned(),
             phase: None,
@@ -80,6 +88,7 @@ impl ReloadLog {
             sequence: 0,
             started_at: None,
             duration_ms: None,
+            age_ms: None,
             changed: Vec::new(),
             diagnostics: Vec::new(),
             message: String::new(),
@@ -91,12 +100,20 @@ impl ReloadLog {
             dropped: AtomicU64::new(0),
             last: Mutex::new((time::now_ms(), true)),
             progress,
-            durations: Mutex::default(),
+            histograms,
         }
     }
 
     pub(crate) fn state(&self) -> ReloadState {
-        self.state.borrow().clone()
+        self.aged(self.state.borrow().clone())
+    }
+
+    /// Fills in how long ago the last one ended.
+    pub(crate) fn aged(&self, mut state: ReloadState) -> ReloadState {
+        let (ended_ms, _) = self.last();
+        state.age_ms = (state.sequence > 0 && state.state != "running")
+            .then(|| time::now_ms().saturating_sub(ended_ms));
+        state
     }
 
     /// For those who wait for the end of one.
@@ -114,30 +131,8 @@ impl ReloadLog {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the durations measured since the last call, by phase.
-    pub(crate) fn take_durations(&self) -> Vec<(&'static str, f64)> {
-        std::mem::take(
-            &mut self
-                .durations
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
-    }
-
     fn phase(&self, phase: &str) {
         self.state.send_modify(|s| s.phase = Some(phase.to_owned()));
-    }
-
-    fn measured(&self, phase: &'static str, seconds: f64) {
-        let mut list = self
-            .durations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // Nobody scrapes: the oldest say least.
-        if list.len() == 256 {
-            list.remove(0);
-        }
-        list.push((phase, seconds));
     }
 
     fn begin(&self) {
@@ -271,7 +266,7 @@ impl Engine {
             return self.rejected(&findings, "configuration refused");
         };
         self.reloads.phase("validate");
-        let restart = config::restart_required(&before.config, &candidate.config);
+        let restart = restart_required(&before.config, &candidate.config);
         if !restart.is_empty() {
             let message = format!(
                 "{} changed: restart honk to apply; nothing was changed now",
@@ -292,7 +287,8 @@ impl Engine {
         let next = Snapshot::new(candidate, &findings, before.generation + 1).after(&before);
         let changed = changed(&before, &next);
         self.reloads
-            .measured("build", started.elapsed().as_secs_f64());
+            .histograms
+            .reload(0, started.elapsed().as_secs_f64());
 
         self.reloads.phase("commit");
         let committing = Instant::now();
@@ -304,13 +300,20 @@ impl Engine {
             return self.failed(format!("the kernel refused the new rules: {e}"));
         }
         self.reloads
-            .measured("commit", committing.elapsed().as_secs_f64());
+            .histograms
+            .reload(1, committing.elapsed().as_secs_f64());
+        if self.phase() == Phase::Suspended
+            && let Err(e) = self.open()
+        {
+            tracing::error!(target: "honk::reload", error = %e, "the gate stays closed");
+        }
 
         self.reloads.phase("drain");
         let draining = Instant::now();
         self.settle(&before, &next, abort);
         self.reloads
-            .measured("drain", draining.elapsed().as_secs_f64());
+            .histograms
+            .reload(2, draining.elapsed().as_secs_f64());
         let warnings = next.tally.warnings;
         End {
             result: Ended::Applied,
@@ -436,6 +439,16 @@ impl Engine {
 
 fn has_node(snapshot: &Snapshot, id: NodeId) -> bool {
     snapshot.groups.nodes().iter().any(|n| n.id == id)
+}
+
+/// Keys that only a restart applies.
+fn restart_required(old: &Config, new: &Config) -> Vec<String> {
+    let mut keys = config::restart_required(old, new);
+    // The pinned links are made at the start; changing them under live hooks is not built.
+    if old.global.on_crash != new.global.on_crash {
+        keys.push("global.on_crash".to_owned());
+    }
+    keys
 }
 
 /// Sections whose meaning differs.

@@ -21,6 +21,17 @@ pub(crate) struct Applied {
     pub(crate) closing: Closing,
 }
 
+impl Applied {
+    /// Nothing happened.
+    pub(crate) fn unchanged(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            snapshot,
+            changed: Changed::default(),
+            closing: Closing::default(),
+        }
+    }
+}
+
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SelectError {

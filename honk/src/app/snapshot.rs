@@ -75,6 +75,15 @@ impl Snapshot {
         self
     }
 
+    /// Forgets the generation before.
+    #[must_use]
+    pub(crate) fn settled(&self) -> Self {
+        Self {
+            fading: None,
+            ..self.clone()
+        }
+    }
+
     /// The same with other selections.
     #[must_use]
     pub(crate) fn with_groups(&self, groups: GroupTable) -> Self {

@@ -87,10 +87,73 @@ pub(crate) enum Perm {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the daemon in the foreground
+    Run(Run),
     /// Check a configuration and report everything that is wrong with it
     Validate(Validate),
+    /// Print the canonical spelling of a configuration file
+    Fmt(Fmt),
+    /// Load the configuration again and wait for the outcome
+    Reload(Reload),
+    /// Let new flows go direct until `resume` or `reload`
+    Suspend(Suspend),
+    /// Intercept flows again after `suspend`
+    Resume,
+    /// Show the running daemon on one screen
+    Status(Status),
+    /// Groups: list, show, select
+    #[command(subcommand, visible_aliases = ["groups", "g"])]
+    Group(Group),
+    /// Nodes: list, show
+    #[command(subcommand, visible_aliases = ["nodes", "n"])]
+    Node(Node),
+    /// Live connections: list, close
+    #[command(subcommand, visible_aliases = ["conns", "c"])]
+    Conn(Conn),
+    /// Remove what a dead daemon left in the kernel
+    Cleanup(Cleanup),
+    /// Print a completion script
+    Completion(Completion),
+    /// Print a manual page
+    Man(Man),
     /// Print version and build
     Version,
+}
+
+/// `honk fmt`
+#[derive(Debug, Args)]
+pub(crate) struct Fmt {
+    /// Read the document from stdin
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Print nothing; exit 10 when the text differs
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// `honk suspend`
+#[derive(Debug, Args)]
+pub(crate) struct Suspend {
+    /// Process number; refused unless it is that of the running daemon
+    pub(crate) pid: Option<u32>,
+    /// Close the flows that honk carries
+    #[arg(short, long)]
+    pub(crate) abort: bool,
+}
+
+/// `honk completion`
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// For which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `honk man`
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Of this command, such as `group select`
+    pub(crate) command: Vec<String>,
 }
 
 /// `honk run`
@@ -384,8 +447,8 @@ mod tests {
     #[test]
     fn global_flags_stand_before_or_after_the_command() {
         for line in [
-            ["honk", "--json", "validate", "-c", "/x.dae"],
-            ["honk", "-c", "/x.dae", "version", "--json"],
+            ["honk", "--json", "group", "list", "-c", "/x.dae"],
+            ["honk", "-c", "/x.dae", "groups", "list", "--json"],
         ] {
             let cli = Cli::try_parse_from(line).unwrap();
             assert!(cli.global.json);
@@ -402,9 +465,9 @@ mod tests {
 
     #[test]
     fn an_unknown_command_suggests_the_nearest() {
-        let error = Cli::try_parse_from(["honk", "valdate"]).unwrap_err();
+        let error = Cli::try_parse_from(["honk", "relaod"]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("'validate'"), "{error}");
+        assert!(error.to_string().contains("'reload'"), "{error}");
     }
 
     #[test]
@@ -414,5 +477,17 @@ mod tests {
         assert_eq!(ms("500ms"), Ok(500));
         assert_eq!(ms("2"), Ok(2_000));
         assert!(ms("2d").is_err() && ms("s").is_err() && ms("25h").is_err());
+    }
+
+    #[test]
+    fn watch_without_a_number_is_two_seconds() {
+        let Command::Status(s) = Cli::try_parse_from(["honk", "status", "--watch"])
+            .unwrap()
+            .command
+        else {
+            panic!("status expected");
+        };
+        assert_eq!(s.watch.watch, Some(2));
+        assert!(Cli::try_parse_from(["honk", "status", "--watch", "61"]).is_err());
     }
 }

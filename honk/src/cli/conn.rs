@@ -188,7 +188,10 @@ mod tests {
             rule: Some(3),
             ..Filter::default()
         };
-        assert_eq!(pairs(&filter), ["src=10.0.0.0%2F8", "group=a%20b", "rule=3"]);
+        assert_eq!(
+            pairs(&filter),
+            ["src=10.0.0.0%2F8", "group=a%20b", "rule=3"]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `honk group`: list, show, select, unpin.
 
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Session,
@@ -12,7 +12,7 @@ use super::{
     table::{Align, Table, bytes},
     watch,
 };
-use crate::api::doc::{Group, PerNet, Sel, SelectionResult};
+use crate::api::doc::{Diag, Group, PerNet, Sel, SelectionResult};
 
 /// Runs one of the subcommands.
 pub(crate) async fn run(session: &Session, command: args::Group) -> Result<Exit, Failure> {
@@ -81,15 +81,25 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
         group.slot
     );
     for (network, sel) in [("tcp", &group.selection.tcp), ("udp", &group.selection.udp)] {
-        let from = if sel.source == "none" { "" } else { &sel.source };
-        text.push_str(&format!("  {network}: {}  {from}\n", clean(&selection(sel))));
+        let from = if sel.source == "none" {
+            ""
+        } else {
+            &sel.source
+        };
+        text.push_str(&format!(
+            "  {network}: {}  {from}\n",
+            clean(&selection(sel))
+        ));
     }
     if let Some(f) = &group.final_ {
-        let problem = f.problem.as_ref().map_or(String::new(), |p| format!("  ({p})"));
+        let problem = f
+            .problem
+            .as_ref()
+            .map_or(String::new(), |p| format!("  ({p})"));
         text.push_str(&format!("  final: {}{problem}\n", clean(&f.name)));
     }
     for warning in &group.warnings {
-        text.push_str(&format!("  warning: {}\n", clean(warning)));
+        text.push_str(&format!("  warning: {}\n", clean(&warning.message)));
     }
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -109,7 +119,11 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
         };
         let can = |e: &crate::api::doc::Elig| {
             let why = e.reason.as_deref().unwrap_or("no");
-            if e.ok { "ok".to_owned() } else { why.to_owned() }
+            if e.ok {
+                "ok".to_owned()
+            } else {
+                why.to_owned()
+            }
         };
         table.row(vec![
             mark.to_owned(),
@@ -231,7 +245,7 @@ fn member_id(group: &Group, member: &str, first: bool) -> Result<String, Failure
 }
 
 /// `hk > HK 03 *`; in parentheses why there is none.
-fn selection(sel: &Sel) -> String {
+pub(super) fn selection(sel: &Sel) -> String {
     if let Some(refuse) = &sel.refuse {
         return format!("- ({refuse})");
     }
@@ -248,13 +262,8 @@ fn selection(sel: &Sel) -> String {
     text
 }
 
-fn warnings(groups: &[Group]) -> Vec<Value> {
-    let of = |g: &Group| -> Vec<Value> {
-        let name = &g.name;
-        let one = |w: &String| json!({ "group": name, "message": w });
-        g.warnings.iter().map(one).collect()
-    };
-    groups.iter().flat_map(of).collect()
+fn warnings(groups: &[Group]) -> Vec<&Diag> {
+    groups.iter().flat_map(|g| &g.warnings).collect()
 }
 
 #[cfg(test)]
@@ -269,6 +278,7 @@ mod tests {
             leaf_id: leaf.map(str::to_owned),
             leaf_name: leaf.map(str::to_owned),
             path: vec![],
+            alive: true,
             source: source.to_owned(),
             final_used: None,
             refuse: None,
@@ -290,6 +300,7 @@ mod tests {
                 tcp: elig.clone(),
                 udp: elig.clone(),
             },
+            leaf: None,
         };
         Group {
             id: "g".into(),
@@ -298,7 +309,11 @@ mod tests {
             ordinal: 2,
             slot: 2,
             implicit: false,
+            icon: None,
             default: None,
+            default_member_id: None,
+            filters: vec![],
+            dropped_members: vec![],
             final_: None,
             interrupt_connections: false,
             members: members.iter().enumerate().map(member).collect(),
@@ -322,12 +337,18 @@ mod tests {
         let failure = member_id(&group, "hk", false).unwrap_err();
         assert_eq!(failure.exit, Exit::Conflict);
         assert_eq!(failure.details, Some(json!({"ids": ["1", "3"]})));
-        assert_eq!(member_id(&group, "x", false).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(
+            member_id(&group, "x", false).unwrap_err().exit,
+            Exit::NotFound
+        );
     }
 
     #[test]
     fn selections_read_from_the_outside_in() {
-        assert_eq!(selection(&sel(Some("hk"), Some("HK 03"), "choice")), "hk > HK 03 *");
+        assert_eq!(
+            selection(&sel(Some("hk"), Some("HK 03"), "choice")),
+            "hk > HK 03 *"
+        );
         assert_eq!(selection(&sel(Some("a"), Some("a"), "first")), "a");
         let mut with_final = sel(None, Some("direct"), "final");
         with_final.final_used = Some("direct".into());

@@ -4,21 +4,33 @@
 //! that need the daemon talk to its API; nothing here touches the kernel or a daemon's memory.
 
 pub(crate) mod args;
+mod cleanup;
 pub(crate) mod client;
 pub(crate) mod config_path;
-pub(crate) mod dump;
+mod conn;
+mod dump;
 pub(crate) mod exit;
+mod fmt;
+mod generate;
+mod group;
+mod lookup;
+mod node;
 pub(crate) mod output;
-pub(crate) mod table;
-pub(crate) mod validate;
+mod reload;
+mod run;
+mod status;
+mod table;
+mod validate;
 pub(crate) mod version;
+mod watch;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
 
 use self::{
     args::{Cli, Command, Global, Perm},
+    client::Client,
     exit::{Exit, Failure},
     output::Output,
 };
@@ -60,9 +72,52 @@ pub(crate) fn main() -> ExitCode {
 
 fn dispatch(invocation: &Invocation, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) => run::run(invocation, args),
         Command::Validate(args) => validate::run(invocation, &args),
+        Command::Fmt(args) => fmt::run(invocation, &args),
+        Command::Cleanup(args) => cleanup::run(invocation, &args),
+        Command::Completion(args) => generate::completion(&invocation.out, &args),
+        Command::Man(args) => generate::man(&invocation.out, &args),
         Command::Version => version::run(&invocation.out),
+        command => with_daemon(invocation, command),
     }
+}
+
+/// Commands that ask the daemon.
+fn with_daemon(invocation: &Invocation, command: Command) -> Result<Exit, Failure> {
+    let session = invocation.session()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(Exit::Failure, "runtime", e.to_string()))?;
+    runtime.block_on(async {
+        match command {
+            Command::Status(args) => status::run(&session, &args).await,
+            Command::Reload(args) => reload::run(&session, &args).await,
+            Command::Suspend(args) => reload::suspend(&session, &args).await,
+            Command::Resume => reload::resume(&session).await,
+            Command::Group(command) => group::run(&session, command).await,
+            Command::Node(command) => node::run(&session, command).await,
+            Command::Conn(command) => conn::run(&session, command).await,
+            Command::Run(_)
+            | Command::Validate(_)
+            | Command::Fmt(_)
+            | Command::Cleanup(_)
+            | Command::Completion(_)
+            | Command::Man(_)
+            | Command::Version => Ok(Exit::Success),
+        }
+    })
+}
+
+/// A conversation with the daemon.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) out: Output,
+    pub(crate) dirs: Dirs,
+    /// `--timeout`
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Help and version are results; anything else is a mistake in the arguments.
@@ -129,6 +184,33 @@ impl Invocation {
         };
         let rule = if warn { ModeRule::Warn } else { ModeRule::Deny };
         Files::new(rule, &env)
+    }
+
+    fn session(&self) -> Result<Session, Failure> {
+        let dirs = self.dirs(None)?;
+        let api = self.global.api.as_deref();
+        Ok(Session {
+            client: Client::new(api, dirs.socket(), self.global.timeout)?,
+            out: self.out.clone(),
+            dirs,
+            timeout: self.global.timeout,
+        })
+    }
+
+    /// The log filter from flag or environment; it wins over the configuration.
+    fn log_filter(&self) -> Option<String> {
+        let variable = |name| env(name).and_then(|v| v.into_string().ok());
+        let steps = match (self.global.quiet, self.global.verbose) {
+            (true, _) => Some("error"),
+            (false, 0) => None,
+            (false, 1) => Some("debug"),
+            (false, _) => Some("trace"),
+        };
+        let debug = self.global.debug.then_some("debug");
+        let flag = self.global.log_level.as_deref().or(debug).or(steps);
+        let flag = flag.map(str::to_owned);
+        flag.or_else(|| variable("HONK_LOG"))
+            .or_else(|| variable("RUST_LOG"))
     }
 
     /// The directories of the instance; `data_dir` as configured, when it is known.

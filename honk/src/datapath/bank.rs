@@ -27,6 +27,8 @@ const SPARE_PREFIXES: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Banks {
     pub(super) generation: u32,
+    /// Which banks hold prefix maps. Each change of those waits for running packets.
+    filled: [bool; 2],
     /// Keys in the hashes both banks share.
     mac: [Vec<u64>; 2],
     pname: [Vec<PnameKeyOf>; 2],
@@ -67,6 +69,7 @@ impl Banks {
     /// Fills the bank of `generation`; returns the destination prefixes.
     fn fill(&mut self, maps: &Maps, t: &RouteTables, generation: u32) -> io::Result<OwnedFd> {
         let at = bank(generation);
+        self.filled[at as usize] = true;
         let dest = prefixes(&t.dest)?;
         let src = prefixes(&t.src)?;
         maps.dest_lpm.put(&at, &dest.as_raw_fd().cast_unsigned())?;
@@ -103,8 +106,10 @@ impl Banks {
     /// Empties what grows: prefix maps and shared hashes. Failures leave unused memory behind
     /// until the bank is used again, nothing more.
     fn clear(&mut self, maps: &Maps, at: u32) {
-        for outer in [&maps.dest_lpm, &maps.src_lpm] {
-            let _ = outer.delete(&at);
+        if std::mem::take(&mut self.filled[at as usize]) {
+            for outer in [&maps.dest_lpm, &maps.src_lpm] {
+                let _ = outer.delete(&at);
+            }
         }
         for key in std::mem::take(&mut self.mac[at as usize]) {
             let _ = maps.mac_class.delete(&key);

@@ -401,6 +401,25 @@ pub(super) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
 
 /// Loads a classifier that passes everything, to try attachments with.
 pub(super) fn load_pass() -> io::Result<OwnedFd> {
+    // r0 = -1; exit
+    load_classifier(&[0xffff_ffff_0000_00b7, EXIT])
+}
+
+/// Loads a classifier that hands every packet to the peer of a link.
+pub(super) fn load_redirect_peer(link: u32) -> io::Result<OwnedFd> {
+    const REDIRECT_PEER: u64 = 155;
+    // r1 = link; r2 = 0; call; exit
+    load_classifier(&[
+        0x01b7 | u64::from(link) << 32,
+        0x02b7,
+        0x85 | REDIRECT_PEER << 32,
+        EXIT,
+    ])
+}
+
+const EXIT: u64 = 0x95;
+
+fn load_classifier(code: &[u64]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
         kind: u32,
@@ -408,8 +427,6 @@ pub(super) fn load_pass() -> io::Result<OwnedFd> {
         code: u64,
         license: u64,
     }
-    // r0 = -1; exit
-    let code: [u64; 2] = [0xffff_ffff_0000_00b7, 0x95];
     let license = c"GPL";
     let mut argument = Load {
         kind: PROG_TYPE_SCHED_CLS,
@@ -418,4 +435,58 @@ pub(super) fn load_pass() -> io::Result<OwnedFd> {
         license: license.as_ptr() as u64,
     };
     call_fd(PROG_LOAD, &mut argument)
+}
+
+/// Ids of the TCX links on an interface of the calling thread's namespace.
+#[cfg(test)]
+pub(super) fn query_tcx(interface: u32, side: Side) -> io::Result<Vec<u32>> {
+    #[repr(C)]
+    struct Query {
+        target: u32,
+        attach_type: u32,
+        query_flags: u32,
+        attach_flags: u32,
+        programs: u64,
+        count: u32,
+        pad: u32,
+        program_flags: u64,
+        links: u64,
+        link_flags: u64,
+        revision: u64,
+    }
+    let mut programs = [0u32; 64];
+    let mut links = [0u32; 64];
+    let mut argument = Query {
+        target: interface,
+        attach_type: tcx_type(side),
+        query_flags: 0,
+        attach_flags: 0,
+        programs: programs.as_mut_ptr() as u64,
+        count: 64,
+        pad: 0,
+        program_flags: 0,
+        links: links.as_mut_ptr() as u64,
+        link_flags: 0,
+        revision: 0,
+    };
+    match call(16, &mut argument) {
+        Ok(_) => Ok(links[..argument.count as usize].to_vec()),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
+}
+
+/// All links of the system.
+#[cfg(test)]
+pub(super) fn links() -> io::Result<Vec<(u32, OwnedFd)>> {
+    let mut found = Vec::new();
+    // start_id, next_id, open_flags
+    let mut next = [0u32, 0, 0];
+    while call(31, &mut next).is_ok() {
+        next[0] = next[1];
+        if let Ok(fd) = call_fd(30, &mut [next[0], 0, 0]) {
+            found.push((next[0], fd));
+        }
+    }
+    Ok(found)
 }

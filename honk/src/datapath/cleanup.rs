@@ -25,16 +25,20 @@ pub(crate) struct CleanupReport {
 }
 
 /// Removes links, pins, filters and the pair of the calling thread's namespace, and restores
-/// host settings. A link `honk0` that honk did not make stays and is reported as an error.
+/// host settings. Goes on over failures and returns the first. A link `honk0` that honk did not
+/// make stays and counts as one.
 pub(crate) fn cleanup(pin_root: &Path, runtime_dir: &Path) -> Result<CleanupReport, Error> {
     let mut rtnl = Rtnl::open()?;
     let mut report = CleanupReport::default();
     if let Some(pins) = pins_of(pin_root)? {
         report.links = pins.clear();
     }
-    report.filters = hooks::remove_filters(&mut rtnl, &HashSet::new())?;
-    report.pair = pair::remove_stale(&mut rtnl)?;
-    report.settings = Sysctls::open(runtime_dir)?.restore()?;
+    let filters = hooks::remove_filters(&mut rtnl, &HashSet::new());
+    let pair = pair::remove_stale(&mut rtnl);
+    let settings = Sysctls::open(runtime_dir).and_then(|mut s| s.restore());
+    report.filters = filters?;
+    report.pair = pair?;
+    report.settings = settings?;
     Ok(report)
 }
 

@@ -47,10 +47,10 @@ pub(crate) enum Error {
         "the embedded kernel object is unusable: {0}; rebuild it with `cargo xtask ebpf` and honk"
     )]
     Object(String),
-    #[error("the kernel refused program {name}: {source}")]
+    #[error("the kernel refused program {name}: {source}; the verifier's words are in the log")]
     Program {
         name: &'static str,
-        source: aya::programs::ProgramError,
+        source: io::Error,
     },
     #[error("cannot open the gate: no listener in slot {0}")]
     NoListener(u32),
@@ -58,7 +58,7 @@ pub(crate) enum Error {
         "{path} is not a bpf file system and none can be mounted there: {source}; mount one, or set `on_crash: direct`"
     )]
     Bpffs { path: PathBuf, source: io::Error },
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}: {source}; /proc/sys must be writable")]
     Sysctl { path: PathBuf, source: io::Error },
     #[error("cannot {what}: {source}")]
     Io { what: String, source: io::Error },
@@ -85,10 +85,11 @@ impl Error {
             Self::ForeignLink(_) => Blame::Conflict,
             Self::LinkType { .. } | Self::Tables(_) => Blame::Config,
             Self::Attach { source, .. } => source.blame(),
-            Self::Program { source, .. } => match source {
-                aya::programs::ProgramError::LoadError { io_error, .. } => blame_of(io_error),
-                _ => Blame::Other,
-            },
+            // The verifier says EACCES, which has nothing to do with permissions.
+            Self::Program { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {
+                Blame::Permission
+            }
+            Self::Program { .. } => Blame::Unsupported,
             Self::Netns(netns::Error::Unshare(e)) => blame_of(e),
             Self::Netlink(e) => blame_of(&e.source),
             Self::Sysctl { source, .. } | Self::Io { source, .. } | Self::Bpffs { source, .. } => {
@@ -126,6 +127,12 @@ mod tests {
             libc::ENOSYS,
         )));
         assert_eq!(e.blame(), Blame::Unsupported);
+        let refused = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            Error::Program { name: "x", source }.blame()
+        };
+        assert_eq!(refused(libc::EACCES), Blame::Unsupported);
+        assert_eq!(refused(libc::EPERM), Blame::Permission);
         assert!(Error::ForeignLink("honk0").to_string().contains("honk0"));
     }
 }

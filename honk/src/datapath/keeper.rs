@@ -101,7 +101,7 @@ fn keep(shared: &Shared, mut events: Events, wake: &Wake, stop: &AtomicBool) {
 }
 
 /// Writes group states that differ in the kernel from what was asked for.
-fn heal_groups(shared: &Shared) {
+pub(super) fn heal_groups(shared: &Shared) {
     let groups = shared.groups.lock().unwrap_or_else(PoisonError::into_inner);
     for (index, bits) in groups.iter() {
         match shared.maps.group_state.lookup(index) {

@@ -176,11 +176,6 @@ impl<K: Pod, V: Pod> Walk<K, V> {
         }
     }
 
-    /// Whether the next batch starts at the beginning.
-    pub(super) fn at_start(&self) -> bool {
-        self.position.is_none()
-    }
-
     /// Reads the next batch; true when it was the last, and the walk is at the start again.
     pub(super) fn next(&mut self, map: &Map<K, V>) -> io::Result<(bool, &[K], &[V])> {
         self.keys.clear();

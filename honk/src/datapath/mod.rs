@@ -23,6 +23,7 @@ mod map;
 mod object;
 mod pair;
 mod pattern;
+mod peer_test;
 mod pins;
 mod probe;
 mod start;
@@ -237,14 +238,27 @@ impl Datapath {
     /// Takes everything back: hooks, pins, the pair, host settings. Listeners must be closed by
     /// their owner. A second call does nothing.
     pub(crate) fn stop(&self) -> Result<(), Error> {
-        let Some(host) = lock(&self.0.host).take() else {
+        self.0.stop()
+    }
+
+    fn ask(
+        &self,
+        request: impl FnOnce(SyncSender<Result<(), Error>>) -> host::Ask,
+    ) -> Result<(), Error> {
+        self.0.ask(request)
+    }
+}
+
+impl Inner {
+    fn stop(&self) -> Result<(), Error> {
+        let Some(host) = lock(&self.host).take() else {
             return Ok(());
         };
-        self.0.keeper.stop();
+        self.keeper.stop();
         let result = self.ask(host::Ask::Stop);
         // Its last act was the reply above.
         let _ = host.join();
-        self.0.shared.netns.stop();
+        self.shared.netns.stop();
         result
     }
 
@@ -253,11 +267,8 @@ impl Datapath {
         request: impl FnOnce(SyncSender<Result<(), Error>>) -> host::Ask,
     ) -> Result<(), Error> {
         let (reply, answer) = sync_channel(1);
-        self.0
-            .asks
-            .send(request(reply))
-            .map_err(|_| Error::Stopped)?;
-        self.0.wake.notify();
+        self.asks.send(request(reply)).map_err(|_| Error::Stopped)?;
+        self.wake.notify();
         answer.recv().map_err(|_| Error::Stopped)?
     }
 }
@@ -274,8 +285,10 @@ impl ReplySockets for Datapath {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Forgotten rather than stopped: the threads end with the process or here.
-        self.keeper.stop();
+        // Only when the last handle went without `stop`.
+        if let Err(e) = self.stop() {
+            tracing::error!(target: TARGET, error = %e, "cannot take everything back");
+        }
     }
 }
 

@@ -70,8 +70,6 @@ pub(super) struct Programs {
 /// A program of a LAN interface.
 #[derive(Debug)]
 pub(super) struct Hook {
-    pub(super) side: Side,
-    pub(super) layer: Layer,
     pub(super) name: &'static str,
     pub(super) fd: OwnedFd,
 }
@@ -83,17 +81,17 @@ pub(super) enum Layer {
     L3,
 }
 
-const LAN: [(Side, Layer, &str); 4] = [
-    (Side::Egress, Layer::L2, "lan_egress_l2"),
-    (Side::Egress, Layer::L3, "lan_egress_l3"),
-    (Side::Ingress, Layer::L2, "lan_ingress_l2"),
-    (Side::Ingress, Layer::L3, "lan_ingress_l3"),
+/// Egress before ingress, L2 before L3: the order [`Programs::lan`] counts on.
+const LAN: [&str; 4] = [
+    "lan_egress_l2",
+    "lan_egress_l3",
+    "lan_ingress_l2",
+    "lan_ingress_l3",
 ];
 
 impl Programs {
     /// The program of a LAN interface for a side.
     pub(super) fn lan(&self, side: Side, layer: Layer) -> &Hook {
-        // The table holds every pair; order is that of `LAN`.
         let at = usize::from(side == Side::Ingress) * 2 + usize::from(layer == Layer::L3);
         &self.lan[at]
     }
@@ -142,10 +140,8 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
     // Programs first: their code names maps by descriptor, and taking a map closes it.
     let mut program = |name: &'static str| load_program(&mut ebpf, name);
     let mut lan = Vec::with_capacity(LAN.len());
-    for (side, layer, name) in LAN {
+    for name in LAN {
         lan.push(Hook {
-            side,
-            layer,
             name,
             fd: program(name)?,
         });
@@ -234,7 +230,7 @@ fn write_meta(fd: Option<OwnedFd>) -> Result<(), Error> {
 
 fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Error> {
     let missing = || Error::Object(format!("program {name} is missing"));
-    let fail = |source| Error::Program { name, source };
+    let fail = |e| refused(name, e);
     let fd = match ebpf.program_mut(name).ok_or_else(missing)? {
         Program::SchedClassifier(p) => {
             p.load().map_err(fail)?;
@@ -249,6 +245,30 @@ fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Err
     fd.as_fd()
         .try_clone_to_owned()
         .map_err(Error::io("duplicate a program descriptor"))
+}
+
+/// Bytes of a verifier log that are worth a log line: the verdict is at its end.
+const LOG_TAIL: usize = 4096;
+
+fn refused(name: &'static str, e: ProgramError) -> Error {
+    let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = e
+    else {
+        return Error::Object(format!("program {name}: {e}"));
+    };
+    let log = verifier_log.to_string();
+    let tail = log
+        .char_indices()
+        .rev()
+        .nth(LOG_TAIL)
+        .map_or(log.as_str(), |(at, _)| &log[at..]);
+    tracing::error!(target: super::TARGET, program = name, verifier = tail, "program refused");
+    Error::Program {
+        name,
+        source: io_error,
+    }
 }
 
 fn load_error(e: aya::EbpfError) -> Error {

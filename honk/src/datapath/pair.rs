@@ -95,7 +95,7 @@ pub(super) fn delete(rtnl: &mut Rtnl, index: u32) -> Result<(), Error> {
 
 /// Creates the pair and configures both sides.
 pub(super) fn create(rtnl: &mut Rtnl, netns: &Netns, mtu: u32, v6: bool) -> Result<State, Error> {
-    rtnl.create_pair(&Pair {
+    let created = rtnl.create_pair(&Pair {
         host: End {
             name: HOST,
             mac: HOST_MAC,
@@ -107,7 +107,8 @@ pub(super) fn create(rtnl: &mut Rtnl, netns: &Netns, mtu: u32, v6: bool) -> Resu
         peer_netns: netns.fd(),
         mtu: MTU,
         alias: ALIAS,
-    })?;
+    });
+    created.map_err(|e| unsupported(e, "veth links", "load the module veth"))?;
     let host = rtnl
         .link(HOST)?
         .ok_or_else(|| Error::io("find the new link honk0")(io::ErrorKind::NotFound.into()))?;
@@ -155,7 +156,10 @@ fn configure(host_mac: [u8; 6], mtu: u32, v6: bool) -> Result<(u32, [u8; 6]), Er
         match rtnl.add_iif_rule(family, PEER, TABLE, PRIORITY) {
             // The rule survives the deletion of the link it names.
             Err(e) if e.errno() == Some(libc::EEXIST) => {}
-            other => other?,
+            other => other.map_err(|e| {
+                let remedy = "boot a kernel built with CONFIG_IP_MULTIPLE_TABLES=y";
+                unsupported(e, "policy routing", remedy)
+            })?,
         }
     }
     Ok((peer.index, peer.mac.unwrap_or(PEER_MAC)))
@@ -229,6 +233,16 @@ fn put(key: &str, value: &str) -> Result<(), Error> {
         Err(source) => return Err(Error::Sysctl { path, source }),
     }
     fs::write(&path, value).map_err(|source| Error::Sysctl { path, source })
+}
+
+fn unsupported(e: netlink::Error, feature: &str, remedy: &'static str) -> Error {
+    match e.errno() {
+        Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT) => Error::Unsupported {
+            feature: feature.to_owned(),
+            remedy,
+        },
+        _ => e.into(),
+    }
 }
 
 fn find(rtnl: &mut Rtnl, name: &str) -> Result<Link, Error> {

@@ -26,7 +26,7 @@ use super::{
     keeper::Keeper,
     listeners, local,
     object::{self, Object},
-    pair,
+    pair, peer_test,
     pins::{self, Pins},
     probe, status,
     sysctl::Sysctls,
@@ -48,8 +48,11 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     let mut rtnl = Rtnl::open()?;
     pair::remove_stale(&mut rtnl)?;
     let netns = Netns::spawn(inode)?;
-    // The self-test that `auto` asks for does not exist yet; without it the helper stays off.
-    let redirect_peer = settings.redirect_peer == RedirectPeer::On;
+    let redirect_peer = match settings.redirect_peer {
+        RedirectPeer::Auto => peer_test::works(),
+        RedirectPeer::On => true,
+        RedirectPeer::Off => false,
+    };
     let features = probe::features(&netns, redirect_peer)?;
     let Object {
         maps,

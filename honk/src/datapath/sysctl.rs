@@ -156,7 +156,8 @@ impl Sysctls {
         }
         for key in ["net/core/rmem_max", "net/core/wmem_max"] {
             let current = self.read(key).and_then(|v| v.parse::<u64>().ok());
-            if current.is_some_and(|v| v < SOCKET_BUFFER) {
+            // Outside the initial namespace they can only be read.
+            if current.is_some_and(|v| v < SOCKET_BUFFER) && self.is_writable(key) {
                 set(key.to_owned(), &SOCKET_BUFFER.to_string());
             }
         }
@@ -197,13 +198,15 @@ impl Sysctls {
             return;
         }
         self.corrected.insert(key.to_owned(), now);
-        let result = self.write(key, ours).err().map(|e| e.to_string());
-        tracing::warn!(target: super::TARGET, key, error = result, "setting was changed by somebody else; corrected");
+        match self.write(key, ours) {
+            Ok(()) => tracing::warn!(target: super::TARGET, key, "corrected a foreign change"),
+            Err(e) => tracing::warn!(target: super::TARGET, key, error = %e, "cannot correct"),
+        }
     }
 
     fn store(&self) -> Result<(), Error> {
         let write = || -> io::Result<()> {
-            let parent = self.file.parent().unwrap_or(Path::new("/"));
+            let parent = self.file.parent().unwrap_or_else(|| Path::new("/"));
             fs::create_dir_all(parent)?;
             let next = self.file.with_extension("json.new");
             let mut file = File::create(&next)?;
@@ -218,6 +221,10 @@ impl Sysctls {
     fn read(&self, key: &str) -> Option<String> {
         let value = fs::read_to_string(self.root.join(key)).ok()?;
         Some(value.trim().to_owned())
+    }
+
+    fn is_writable(&self, key: &str) -> bool {
+        fs::metadata(self.root.join(key)).is_ok_and(|m| !m.permissions().readonly())
     }
 
     fn write(&self, key: &str, value: &str) -> Result<(), Error> {

@@ -24,6 +24,7 @@ use crate::netlink::{End, Link, Pair, Rtnl, Side};
 
 mod crash;
 mod follow;
+mod tables;
 mod traffic;
 
 const ORIGIN4: &str = "198.51.100.7";
@@ -125,6 +126,12 @@ impl Lab {
                 }
             })
             .unwrap();
+        // It comes with the carrier and would else differ between two snapshots.
+        eventually("the link-local address", || {
+            let addresses = rtnl.addresses().unwrap();
+            let local = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            addresses.iter().any(|a| a.link == lan.index && local(a.ip))
+        });
         lan.index
     }
 
@@ -211,6 +218,33 @@ fn connect(lab: &Lab, target: SocketAddr) -> TcpStream {
         })
         .unwrap();
     socket.into()
+}
+
+/// Ids of the TCX links on an interface of this namespace.
+fn links_of(interface: u32) -> Vec<u32> {
+    all_links(interface).into_iter().map(|(id, _)| id).collect()
+}
+
+/// Takes all TCX programs off an interface, as an administrator might.
+fn detach_links(interface: u32) -> usize {
+    let links = all_links(interface);
+    for (_, link) in &links {
+        bpf::detach_link(link.as_fd()).unwrap();
+    }
+    links.len()
+}
+
+fn all_links(interface: u32) -> Vec<(u32, std::os::fd::OwnedFd)> {
+    // An index means something in its namespace only; the programs tell whose they are.
+    let ids: Vec<u32> = Side::BOTH
+        .into_iter()
+        .flat_map(|side| bpf::query_tcx(interface, side).unwrap())
+        .collect();
+    bpf::links()
+        .unwrap()
+        .into_iter()
+        .filter(|(id, _)| ids.contains(id))
+        .collect()
 }
 
 /// Everything that must be as before after a stop.

@@ -95,8 +95,14 @@ families! {
         "Bytes that userspace carried.";
     RELAY_STATS Counter "honk_relay_stat_total" ["stat"]
         "Counters of listeners, relays and UDP endpoints.";
-    DIAL_STATS Counter "honk_dial_stat_total" ["stat"]
-        "Counters of the dialer.";
+    DIALS Counter "honk_dials_total" ["network", "protocol", "result"]
+        "Dials by outcome.";
+    DIAL_DURATION Histogram "honk_dial_duration_seconds" ["network", "protocol"]
+        "Duration of successful dials, handshake included.";
+    DIAL_PERMITS Gauge "honk_dial_permits" []
+        "Dials that run now.";
+    DIAL_LIMIT Gauge "honk_dial_permits_limit" []
+        "Most dials at a time.";
     GROUPS Gauge "honk_groups" ["policy"]
         "Declared groups.";
     GROUP_MEMBERS Gauge "honk_group_members" ["group", "network", "state"]
@@ -105,8 +111,6 @@ families! {
         "Always 1; the labels name the leaf that new flows of the group take.";
     GROUP_CHANGES Counter "honk_group_selection_changes_total" ["group", "network", "cause"]
         "Published selection changes.";
-    GROUP_NO_SELECTION Counter "honk_group_no_selection_total" ["group", "network", "outcome"]
-        "Flows without an eligible selection, by what happened to them.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes. Without health checks every state is unknown.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]

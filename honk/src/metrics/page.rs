@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prometheus::{
     Encoder as _, TextEncoder,
-    proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType},
+    proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 
 use super::names::{Family, Kind};
@@ -22,22 +22,15 @@ impl Page {
     /// Adds a sample of a counter or gauge. `labels` are values in the order of the family.
     pub(crate) fn add(&mut self, family: &'static Family, labels: &[&str], value: f64) {
         debug_assert_eq!(labels.len(), family.labels.len(), "{}", family.name);
-        let pairs = family.labels.iter().zip(labels);
-        let pairs = pairs.map(|(name, text)| {
-            let mut pair = LabelPair::new();
-            pair.set_name((*name).to_owned());
-            pair.set_value(label(text));
-            pair
-        });
-        let mut metric = Metric::from_label(pairs.collect());
+        let mut metric = Metric::from_label(pairs(family, labels));
         match family.kind {
             Kind::Counter => {
-                let mut counter = Counter::new();
+                let mut counter = Counter::default();
                 counter.set_value(value);
                 metric.set_counter(counter);
             }
             Kind::Gauge | Kind::Histogram => {
-                let mut gauge = Gauge::new();
+                let mut gauge = Gauge::default();
                 gauge.set_value(value);
                 metric.set_gauge(gauge);
             }
@@ -52,6 +45,33 @@ impl Page {
     )]
     pub(crate) fn count(&mut self, family: &'static Family, labels: &[&str], value: u64) {
         self.add(family, labels, value as f64);
+    }
+
+    /// Adds a histogram that was counted elsewhere. `buckets` has one number more than
+    /// `bounds` (seconds); they are not cumulative.
+    pub(crate) fn distribution(
+        &mut self,
+        family: &'static Family,
+        labels: &[&str],
+        bounds: &[f64],
+        buckets: &[u64],
+        sum: f64,
+    ) {
+        let mut histogram = Histogram::default();
+        let mut below = 0;
+        let steps = bounds.iter().zip(buckets).map(|(bound, count)| {
+            below += count;
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(*bound);
+            bucket.set_cumulative_count(below);
+            bucket
+        });
+        histogram.set_bucket(steps.collect());
+        histogram.set_sample_count(buckets.iter().sum());
+        histogram.set_sample_sum(sum);
+        let mut metric = Metric::from_label(pairs(family, labels));
+        metric.set_histogram(histogram);
+        self.family(family).mut_metric().push(metric);
     }
 
     /// Adds what the registry of the crate collected: histograms.
@@ -75,6 +95,17 @@ impl Page {
             made
         })
     }
+}
+
+fn pairs(family: &Family, labels: &[&str]) -> Vec<LabelPair> {
+    let pairs = family.labels.iter().zip(labels);
+    let pairs = pairs.map(|(name, text)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value(label(text));
+        pair
+    });
+    pairs.collect()
 }
 
 /// The text of a scrape.

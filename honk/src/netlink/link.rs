@@ -73,12 +73,24 @@ impl Rtnl {
         Ok(self.links()?.into_iter().find(|l| l.name == name))
     }
 
-    /// Creates a veth pair whose peer end lives in another namespace.
+    /// Creates a veth pair whose peer end lives in another namespace. The alias comes with a
+    /// second message: the kernel ignores it in the first.
     pub(crate) fn create_pair(&mut self, pair: &Pair<'_>) -> Result<(), Error> {
+        let name = pair.host.name;
         self.change(
             RouteNetlinkMessage::NewLink(pair_message(pair)),
             NLM_F_CREATE | NLM_F_EXCL,
-            &format!("create the pair {} / {}", pair.host.name, pair.peer.name),
+            &format!("create the pair {name} / {}", pair.peer.name),
+        )?;
+        let mut alias = LinkMessage::default();
+        alias.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::IfAlias(pair.alias.to_owned()),
+        ];
+        self.change(
+            RouteNetlinkMessage::SetLink(alias),
+            0,
+            &format!("name the owner of link {name}"),
         )
     }
 
@@ -137,8 +149,6 @@ pub(super) fn pair_message(pair: &Pair<'_>) -> LinkMessage {
         .push(LinkAttribute::NetNsFd(pair.peer_netns.as_raw_fd()));
     let mut host = LinkMessage::default();
     host.attributes = end(&pair.host);
-    host.attributes
-        .push(LinkAttribute::IfAlias(pair.alias.to_owned()));
     host.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(InfoKind::Veth),
         LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

@@ -21,7 +21,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use address::{Address, broadcast};
-pub(crate) use filter::{Filter, Side};
+#[cfg(test)]
+pub(crate) use filter::Filter;
+pub(crate) use filter::Side;
 pub(crate) use link::{ARPHRD_ETHER, End, Link, Pair};
 pub(crate) use route::Family;
 pub(crate) use watch::Watch;

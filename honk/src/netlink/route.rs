@@ -123,6 +123,19 @@ impl Rtnl {
         )
     }
 
+    /// MTU of the IPv4 default route.
+    #[cfg(test)]
+    pub(crate) fn default_mtu(&mut self) -> Option<u32> {
+        let request = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        let rows = self.dump(&request, "list routes").ok()?;
+        rows.iter()
+            .filter(|(_, row)| row[0] == 2 && row[1] == 0 && row[4] == RouteHeader::RT_TABLE_MAIN)
+            .flat_map(|(_, row)| super::attributes(row, 12))
+            .filter(|(kind, _)| *kind == 8)
+            .flat_map(|(_, metrics)| super::attributes(metrics, 0))
+            .find_map(|(kind, mtu)| (kind == 2).then(|| super::u32_at(mtu, 0))?)
+    }
+
     fn put_route(&mut self, message: RouteMessage, what: &str) -> Result<(), Error> {
         self.change(
             RouteNetlinkMessage::NewRoute(message),

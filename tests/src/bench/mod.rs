@@ -5,6 +5,7 @@
 
 mod engine;
 mod load;
+mod policy;
 mod slab;
 mod sock;
 mod stats;
@@ -34,7 +35,7 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases; all of `direct` and `relay` when empty.
+    /// Names of cases (`direct`, `relay`, `policy`); all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -76,6 +77,9 @@ pub fn run(settings: &Settings) -> Result<bool> {
         let engines = [Engine::HonkRelay, Engine::SingBox, Engine::Mihomo];
         lines.extend(compare("relay", &engines, [1.0, 1.5], settings)?);
     }
+    if wants("policy") {
+        lines.extend(policy_lines()?);
+    }
     print_table(&lines);
     if let Some(file) = &settings.json {
         write_lines(file, &lines)?;
@@ -104,7 +108,7 @@ fn compare(
     };
     let lab = Lab::new(Profile::Flat)?;
     let _targets = target::Targets::start(&lab.ho, scene::PROXIED)?;
-    let _upstream = upstream::Upstream::start(&lab.hp, addr::HP.into())?;
+    let _upstream = upstream::Upstream::start(&lab.hp, addr::HP)?;
     let chosen = |engine: &Engine| {
         settings.engines.is_empty() || settings.engines.iter().any(|name| name == engine.name())
     };
@@ -204,10 +208,32 @@ fn report(case: &str, arms: &[Arm], targets: [f64; 2]) -> Vec<Line> {
     lines
 }
 
+/// Figures without a rival are compared with their target; the ratio is target over value.
+fn policy_lines() -> Result<Vec<Line>> {
+    let line = |(case, value, unit, target): (&str, f64, &'static str, f64)| Line {
+        schema: "honk.bench/1",
+        case: case.to_owned(),
+        value,
+        unit,
+        peer: "target",
+        peer_value: target,
+        ratio: target / value,
+        target: 1.0,
+        runs: 1,
+        spread: [value; 2],
+        peer_spread: [target; 2],
+        cpu_cores: 1.0,
+        peer_cpu_cores: 0.0,
+        failures: 0,
+        peer_failures: 0,
+    };
+    Ok(policy::figures()?.into_iter().map(line).collect())
+}
+
 fn print_table(lines: &[Line]) {
     eprintln!();
     eprintln!(
-        "{:<12} {:<9} {:>10} {:>10} {:>7} {:>7}  {:<7} {:>9} {:>9}  RESULT",
+        "{:<22} {:<9} {:>10} {:>10} {:>7} {:>7}  {:<7} {:>9} {:>9}  RESULT",
         "CASE", "PEER", "HONK", "PEER", "RATIO", "TARGET", "UNIT", "CPU", "PEER CPU"
     );
     for line in lines {
@@ -217,7 +243,7 @@ fn print_table(lines: &[Line]) {
             "missed"
         };
         eprintln!(
-            "{:<12} {:<9} {:>10.2} {:>10.2} {:>7.3} {:>7.2}  {:<7} {:>9.2} {:>9.2}  {result}",
+            "{:<22} {:<9} {:>10.2} {:>10.2} {:>7.3} {:>7.2}  {:<7} {:>9.2} {:>9.2}  {result}",
             line.case,
             line.peer,
             line.value,

@@ -126,16 +126,8 @@ fn exec(name: &str, command: &[String]) -> Result<ExitCode> {
 fn serve() -> Result<ExitCode> {
     let _origin = Origin::start(&role("ho")?, &origin_addresses())?;
     let settings = || ProxySettings::default();
-    let _first = Proxy::start(
-        &role("hp")?,
-        &[addr::HP.into(), addr::HP_V6.into()],
-        settings(),
-    )?;
-    let _second = Proxy::start(
-        &role("hp2")?,
-        &[addr::HP2.into(), addr::HP2_V6.into()],
-        settings(),
-    )?;
+    let _first = Proxy::start(&role("hp")?, &[addr::HP, addr::HP_V6], settings())?;
+    let _second = Proxy::start(&role("hp2")?, &[addr::HP2, addr::HP2_V6], settings())?;
     println!(
         "serving: origins in ho, SOCKS5 1080 and HTTP CONNECT 8080 in hp and hp2; Ctrl-C ends"
     );

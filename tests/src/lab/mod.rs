@@ -35,40 +35,48 @@ const ROLES: [&str; 7] = ["hc1", "hc2", "hg", "hw", "hp", "hp2", "ho"];
 
 /// Addresses of the lab, see the picture above.
 pub mod addr {
-    use super::{Ipv4Addr, Ipv6Addr};
+    use super::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    }
+
+    const fn v6(a: u16, b: u16, c: u16, last: u16) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, last))
+    }
 
     /// First client.
-    pub const HC1: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 11);
+    pub const HC1: IpAddr = v4(10, 66, 0, 11);
     /// First client.
-    pub const HC1_V6: Ipv6Addr = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 0x11);
+    pub const HC1_V6: IpAddr = v6(0xfd66, 0, 0, 0x11);
     /// Second client.
-    pub const HC2: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 12);
+    pub const HC2: IpAddr = v4(10, 66, 0, 12);
     /// Second client.
-    pub const HC2_V6: Ipv6Addr = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 0x12);
+    pub const HC2_V6: IpAddr = v6(0xfd66, 0, 0, 0x12);
     /// Gateway, LAN side.
-    pub const HG_LAN: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
+    pub const HG_LAN: IpAddr = v4(10, 66, 0, 1);
     /// Gateway, LAN side.
-    pub const HG_LAN_V6: Ipv6Addr = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 1);
+    pub const HG_LAN_V6: IpAddr = v6(0xfd66, 0, 0, 1);
     /// Gateway, WAN side: what origins see of masqueraded clients.
-    pub const HG_WAN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+    pub const HG_WAN: IpAddr = v4(203, 0, 113, 2);
     /// First upstream.
-    pub const HP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
+    pub const HP: IpAddr = v4(198, 51, 100, 10);
     /// First upstream.
-    pub const HP_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x51, 0, 0, 0, 0, 0x10);
+    pub const HP_V6: IpAddr = v6(0x2001, 0xdb8, 0x51, 0x10);
     /// Second upstream.
-    pub const HP2: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 74);
+    pub const HP2: IpAddr = v4(198, 51, 100, 74);
     /// Second upstream.
-    pub const HP2_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x52, 0, 0, 0, 0, 0x10);
+    pub const HP2_V6: IpAddr = v6(0x2001, 0xdb8, 0x52, 0x10);
     /// Origins.
-    pub const HO: [Ipv4Addr; 3] = [
-        Ipv4Addr::new(198, 51, 100, 130),
-        Ipv4Addr::new(198, 51, 100, 131),
-        Ipv4Addr::new(198, 51, 100, 132),
+    pub const HO: [IpAddr; 3] = [
+        v4(198, 51, 100, 130),
+        v4(198, 51, 100, 131),
+        v4(198, 51, 100, 132),
     ];
     /// Origins.
-    pub const HO_V6: [Ipv6Addr; 2] = [
-        Ipv6Addr::new(0x2001, 0xdb8, 0x80, 0, 0, 0, 0, 0x130),
-        Ipv6Addr::new(0x2001, 0xdb8, 0x80, 0, 0, 0, 0, 0x131),
+    pub const HO_V6: [IpAddr; 2] = [
+        v6(0x2001, 0xdb8, 0x80, 0x130),
+        v6(0x2001, 0xdb8, 0x80, 0x131),
     ];
 }
 
@@ -189,9 +197,5 @@ impl Lab {
 
 /// Origin addresses of both families.
 pub fn origin_addresses() -> Vec<IpAddr> {
-    addr::HO
-        .map(IpAddr::V4)
-        .into_iter()
-        .chain(addr::HO_V6.map(IpAddr::V6))
-        .collect()
+    addr::HO.into_iter().chain(addr::HO_V6).collect()
 }

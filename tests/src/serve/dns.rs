@@ -103,7 +103,7 @@ fn addresses(name: &str, kind: u16, asker: IpAddr) -> Option<Vec<IpAddr>> {
     let all: Vec<IpAddr> = match name {
         "whoami.test." => vec![asker],
         _ if name == "test." || name.ends_with(".test.") => {
-            vec![addr::HO[0].into(), addr::HO_V6[0].into()]
+            vec![addr::HO[0], addr::HO_V6[0]]
         }
         _ => return None,
     };

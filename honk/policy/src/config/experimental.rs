@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use honk_grammar::{ast::Item, diag::Diagnostic};
 
 use super::{
-    decl::{self, Fields, Typed},
+    decl::{self, Fields},
     keys::EXPERIMENTAL,
     report::{Report, did_you_mean, with_help},
+    typed::Typed,
     value::{host_port, shortened},
 };
 

@@ -14,6 +14,7 @@ use super::{
     keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
     report::{Report, did_you_mean},
+    typed::arg_text,
     value::shortened,
 };
 use crate::id::{Ordinal, Secret};
@@ -196,11 +197,11 @@ fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Poli
                 return shape(report, "`policy` cannot be negated");
             }
             report.trailing_comma(call.trailing_comma);
-            let index: Vec<&str> = call.args.iter().map(|a| a.raw.as_str()).collect();
+            let index: Vec<String> = call.args.iter().map(arg_text).collect();
             (call.name.text.clone(), index.join(","))
         }
     };
-    if !matches!(index.trim().trim_matches(['\'', '"']), "" | "0") {
+    if !matches!(index.trim(), "" | "0") {
         let message = format!(
             "group `{}`: the index of a policy is ignored",
             shortened(group)

@@ -10,8 +10,8 @@ use honk_grammar::{
 };
 
 use super::{
-    Config, Typed,
-    decl::{Fields, default_of},
+    Config, Dns, Global, Typed,
+    decl::Fields,
     dns, experimental, global, group,
     keys::{self, Reload},
     later,
@@ -19,7 +19,9 @@ use super::{
     node,
     report::{Report, is_fatal},
     routing, subscription,
+    typed::default_of,
 };
+use crate::routing::rule::RuleSet;
 
 /// Sections of the language.
 const SECTIONS: &[&str] = &[
@@ -55,6 +57,24 @@ impl Settings {
     /// The declared value of a dotted key.
     pub fn get(&self, key: &str) -> Option<&Typed> {
         self.0.get(key)
+    }
+}
+
+/// What an empty file means: everything direct.
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            global: Global::default(),
+            nodes: Vec::new(),
+            groups: Vec::new(),
+            rules: RuleSet {
+                lines: vec![routing::direct_fallback()],
+            },
+            geodata: Vec::new(),
+            subscriptions: Vec::new(),
+            dns: Dns::default(),
+            settings: Settings::default(),
+        }
     }
 }
 

@@ -21,17 +21,18 @@ mod node;
 mod report;
 mod routing;
 mod subscription;
+mod typed;
 pub mod value;
 
-pub use decl::Typed;
 pub use dns::{
     Dns, DnsAction, DnsCond, DnsRule, DnsTest, InternalName, Phase, Transport, Upstream,
 };
 pub use global::OWN_MARK;
 pub use lower::{Settings, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
-pub use report::{NOT_BUILT, is_fatal, refuse_unbuilt};
+pub use report::{NOT_BUILT, group_findings, is_fatal, refuse_unbuilt};
 pub use subscription::{Source, Subscription};
+pub use typed::Typed;
 
 use crate::{
     id::{Ordinal, Secret},
@@ -40,7 +41,7 @@ use crate::{
 };
 
 /// One accepted configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `global`.
     pub global: Global,

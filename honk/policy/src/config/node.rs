@@ -75,7 +75,7 @@ fn one(
         .as_ref()
         .map(|tag| tag.text.as_str())
         .filter(|tag| !tag.is_empty());
-    let hops: Vec<&str> = item.link.text.split(" -> ").map(str::trim).collect();
+    let hops = hops(&item.link.text);
     if let [link] = hops.as_slice() {
         match link::parse(link) {
             Ok(link) => {
@@ -86,6 +86,15 @@ fn one(
         }
     } else {
         chain(report, item, place, tag, &hops, names);
+    }
+}
+
+/// The links of `exit -> entry`; an arrow inside a name does not make a chain.
+fn hops(text: &str) -> Vec<&str> {
+    let hops: Vec<&str> = text.split("->").map(str::trim).collect();
+    match hops.iter().all(|hop| hop.contains("://")) {
+        true => hops,
+        false => vec![text],
     }
 }
 

@@ -2,13 +2,18 @@
 //!
 //! Knows the source texts for line numbers and excerpts; decides nothing about meaning.
 
+use std::collections::HashSet;
+
 use honk_grammar::{
     Parsed,
     ast::{Arg, Call, Item, Lit, Span, Value},
     diag::{Diagnostic, Severity},
 };
 
-use super::value::{BadValue, shortened};
+use super::{
+    Config,
+    value::{BadValue, shortened},
+};
 
 /// Slug of findings about features that this build does not serve.
 pub const NOT_BUILT: &str = "not-built";
@@ -194,7 +199,7 @@ impl<'a> Report<'a> {
             "E203",
             "item-misplaced",
             stray.span,
-            format!("`{text}` is not a setting"),
+            format!("`{text}` does not belong here"),
         );
         self.push(with_help(finding, help).about(section, text));
         covers
@@ -239,6 +244,39 @@ pub fn is_fatal(findings: &[Diagnostic]) -> bool {
     findings
         .iter()
         .any(|f| f.severity == Severity::Error && !f.number.starts_with('N'))
+}
+
+/// Takes from the findings of a group table what [`super::lower()`] already said at its place
+/// (`known`), and what a subscription that is still to be fetched may settle.
+pub fn group_findings(
+    config: &Config,
+    known: &[Diagnostic],
+    found: Vec<Diagnostic>,
+) -> Vec<Diagnostic> {
+    const UNTIL_FETCHED: &[&str] = &[
+        "group-unknown",
+        "default-unknown",
+        "final-missing",
+        "group-empty",
+    ];
+    let waiting = config.subscriptions.iter().any(|s| s.enabled);
+    let said: HashSet<(&str, Vec<&str>)> = known
+        .iter()
+        .map(|f| (f.slug, names_in(&f.message)))
+        .collect();
+    let keep = |f: &Diagnostic| {
+        let settled = waiting && UNTIL_FETCHED.contains(&f.slug);
+        let repeats = said.contains(&(f.slug, names_in(&f.message)));
+        !settled && !repeats
+    };
+    found.into_iter().filter(keep).collect()
+}
+
+/// The quoted words of a message, in order of spelling.
+fn names_in(message: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    names.sort_unstable();
+    names
 }
 
 /// The best suggestions for a misspelt word as a help text: near spellings, else a legal word

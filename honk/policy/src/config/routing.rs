@@ -24,6 +24,11 @@ const MAX_LINES: usize = 1024;
 const MAX_DOMAIN_CALLS: usize = 1024;
 /// `must_rules`: sets the sticky flag and continues.
 const MUST_RULES: Ordinal = Ordinal(252);
+const DIRECT: Action = Action {
+    ordinal: Ordinal(0),
+    must: false,
+    mark: 0,
+};
 /// Longest rule text kept for people.
 const MAX_TEXT: usize = 512;
 
@@ -85,6 +90,17 @@ pub(super) fn lower(
         },
         routing.geo,
     )
+}
+
+/// The last line when none is written.
+pub(super) fn direct_fallback() -> RuleLine {
+    RuleLine {
+        conds: Vec::new(),
+        action: DIRECT,
+        text: "fallback: direct".to_owned(),
+        file: String::new(),
+        line: 0,
+    }
 }
 
 struct Routing<'r, 's, 'n> {
@@ -179,19 +195,8 @@ impl Routing<'_, '_, '_> {
     }
 
     fn fallback(&mut self, decl: Option<&Decl>) {
-        let direct = Action {
-            ordinal: Ordinal(0),
-            must: false,
-            mark: 0,
-        };
         let Some(decl) = decl else {
-            self.lines.push(RuleLine {
-                conds: Vec::new(),
-                action: direct,
-                text: "fallback: direct".to_owned(),
-                file: String::new(),
-                line: 0,
-            });
+            self.lines.push(direct_fallback());
             return;
         };
         if let Some(note) = &decl.annotation {
@@ -220,7 +225,7 @@ impl Routing<'_, '_, '_> {
                 _ => self.fallback_shape(decl.value_span),
             },
         };
-        self.push(Vec::new(), action.unwrap_or(direct), decl.span);
+        self.push(Vec::new(), action.unwrap_or(DIRECT), decl.span);
     }
 
     fn fallback_shape(&mut self, span: Span) -> Option<Action> {

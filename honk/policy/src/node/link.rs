@@ -453,6 +453,9 @@ mod tests {
                 "{link}"
             );
         }
+        let user = "u".repeat(256);
+        assert!(parse(&format!("socks5://{user}@h")).is_err());
+        assert!(parse(&format!("socks5://{}@h", &user[1..])).is_ok());
         assert!(matches!(parse("sss://abc"), Err(LinkError::Unknown { .. })));
         assert!(matches!(
             parse("ssr://abc"),

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use honk_policy::{
     config::{
         DnsAction, DnsTest, FilterLine, InternalName, OnCrash, Policy, TextTest, Transport,
-        refuse_unbuilt,
+        group_findings, refuse_unbuilt,
     },
-    id::Ordinal,
+    group::GroupTable,
+    id::{Ordinal, Uuid},
     node::{Host, Protocol},
     routing::rule::{Action, DomainTest, Test},
 };
@@ -15,7 +16,7 @@ use honk_policy::{
 use super::{accepted, lowered, unbuilt};
 
 /// Snippet and the findings it may have.
-const CASES: &[(&str, &str, &[&str])] = &[
+pub(super) const CASES: &[(&str, &str, &[&str])] = &[
     ("V01", "global {} routing {}", &[]),
     ("V02", "global { log_level: warn tproxy_port: 12346 }", &[]),
     ("V03", "node { a: \"socks5://u:it's@192.0.2.1:1080\" }", &[]),
@@ -182,6 +183,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "group { proxy { } }⏎dns { upstream { a: 'quic://dns.example' -> proxy } }⏎experimental { clash_apy {} }",
         &["W713 2:7", "W711 2:45", "W216 3:16"],
     ),
+    ("worked example", WORKED, &["W907 39:9"]),
     (
         "chains and more",
         "chain { us { hops: a, b idle_timeout: 10m strip: tls_fragment, '-utls' rewrite { vless { flow: '' } } } }⏎bypass { yt { ports: 443,80 protocols: tls,http quic: drop split: 1, midsld disorder: true tlsrec: 'sniext+1' fake: decoy(ttl: 6, md5sig: true) escalate { to: direct remember: 1h } } }⏎watch { enabled: true check_interval: 300s video { targets: domain(geosite: youtube) outbound: yt addresses: 'https://www.example/' keep_working: true } }⏎speedtest { server: x streams: 10 x { ping_url: 'https://x.example/' } }⏎routing { dport(1) -> us fallback: yt }",
@@ -198,6 +200,84 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &[],
     ),
 ];
+
+/// A whole configuration of a gateway.
+const WORKED: &str = r#"include { config.d/*.dae }
+
+global {
+    lan_interface: br-lan
+    wan_interface: auto
+    log_level: info
+    log_file: 'honk.log'
+    dial_mode: domain++
+    check_interval: 30s
+    bootstrap_resolver: '192.0.2.53:53'
+}
+
+subscription {
+    paid: 'https://sub.example/list?token=t#x' [update_interval: 12h]
+    'file://subs/local.sub'
+}
+
+node {
+    backup: 'socks5://192.0.2.2:1080'
+    'trojan://secret@host.example:443?sni=host.example#tr1'
+}
+
+group {
+    hk {
+        filter: subtag(paid) && name(keyword: 'HK') && !name(keyword: 'ExpireAt-')
+        policy: min_moving_avg
+        tolerance: 30ms
+        final: block
+    }
+
+    # A selector with a nested group.
+    proxy {
+        filter: group('hk')
+        filter: name(backup)
+        policy: select
+        default: hk
+
+        # Ignored by a selector.
+        check_url: 'https://www.gstatic.com/generate_204'
+        interrupt_connections: true
+    }
+    smart { policy: score }
+}
+
+dns {
+    ipversion_prefer: 4
+    upstream {
+        lan: 'udp://192.0.2.53:53' -> direct
+        doh: 'https://dns.example/dns-query' -> proxy
+    }
+    routing {
+        request {
+            qtype(https) -> reject
+            qname(geosite: cn) -> lan
+            fallback: doh
+        }
+        response { upstream(doh) -> accept  ip(geoip: private) && !qname(geosite: cn) -> doh  fallback: accept }
+    }
+}
+
+routing {
+    pname(dnsmasq, systemd-resolved) && dport(53) -> must_direct
+    dip(224.0.0.0/3, 'ff00::/8') -> direct
+    dip(geoip: private) -> direct
+    l4proto(udp) && dport(443) -> block
+    domain(geosite: geolocation-!cn, suffix: example.org) -> smart
+    dscp(0x8) -> direct(mark: 0x800)
+    fallback: proxy
+}
+
+experimental {
+    clash_api { external_controller: '127.0.0.1:9090' secret: 's3cret' }
+    cache_file { store_dns: true }
+    metrics { listen: '127.0.0.1:9091' }
+}
+"#;
 
 #[test]
 fn snippets_are_accepted() {
@@ -567,4 +647,43 @@ fn dns_sections() {
     assert_eq!(dns.request[1].conds[0].test, none);
     assert_eq!(dns.request[3].action, DnsAction::Asis);
     assert_eq!(dns.response[0].action, DnsAction::Accept);
+}
+
+#[test]
+fn findings_of_groups_are_said_once() {
+    let findings = |text: &str| {
+        let (config, known, _) = lowered(text);
+        let config = config.expect("no errors");
+        let mut next = 0u128;
+        let (_, found) = GroupTable::build(&config, None, &mut || {
+            next += 1;
+            Uuid::from_u128(next)
+        });
+        let kept = group_findings(&config, &known, found);
+        kept.iter().map(|f| f.slug).collect::<Vec<_>>()
+    };
+    let text =
+        "group { g { filter: group(nowhere) default: lost final: gone } h { filter: name(x) } }";
+    assert_eq!(findings(text), ["group-empty", "group-empty"]);
+    let later = format!("subscription {{ 'https://s.example' }} {text}");
+    assert_eq!(findings(&later), Vec::<&str>::new());
+    let cycle = "group { a { filter: group(b) } b { filter: group(a) } }";
+    assert!(findings(cycle).contains(&"group-cycle"));
+}
+
+#[test]
+fn the_first_of_two_nodes_of_a_name_is_meant() {
+    let text = "node { a: socks5://192.0.2.1:1 a: 'trojan://s@h.example' } routing { fallback: a }";
+    assert_eq!(unbuilt(text), ["trojan"]);
+}
+
+#[test]
+fn process_names_have_sixteen_bytes() {
+    let lines = accepted("routing { pname(sixteen-letters-, a) -> direct }")
+        .rules
+        .lines;
+    let mut short = [0; 16];
+    short[0] = b'a';
+    let want = Test::ProcessName(vec![*b"sixteen-letters-", short]);
+    assert_eq!(lines[0].conds[0].test, want);
 }

@@ -2,6 +2,7 @@
 //! accepted text means.
 
 mod accepted;
+mod properties;
 mod refused;
 mod secrets;
 

@@ -130,3 +130,32 @@ fn the_gate_needs_its_listeners() {
         dp.stop().unwrap();
     });
 }
+
+#[test]
+fn redirect_peer_delivers() {
+    lab("peer", |lab| {
+        for redirect_peer in [RedirectPeer::Auto, RedirectPeer::On, RedirectPeer::Off] {
+            let settings = Settings {
+                redirect_peer,
+                ..lab.settings()
+            };
+            let (dp, listeners) = Datapath::start(settings).unwrap();
+            dp.commit(&all_proxied()).unwrap();
+            dp.set_gate(GATE_OPEN).unwrap();
+            let features = dp.counters().features;
+            let on = features.contains(&("redirect_peer", true));
+            match redirect_peer {
+                RedirectPeer::Auto => eprintln!("the self-test says {on}"),
+                RedirectPeer::On => assert!(on),
+                RedirectPeer::Off => assert!(!on),
+            }
+            let target = to(ORIGIN4, 443);
+            let mut client = connect(lab, target);
+            let (mut server, _) = accept(&listeners.tcp[0]);
+            assert_eq!(server.local_addr().unwrap(), target);
+            server.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            dp.stop().unwrap();
+        }
+    });
+}

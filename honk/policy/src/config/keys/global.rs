@@ -9,7 +9,7 @@ use super::{
     row,
 };
 
-const METHODS: &[&str] = &[
+pub(super) const METHODS: &[&str] = &[
     "GET", "POST", "PUT", "PATCH", "DELETE", "COPY", "HEAD", "OPTIONS", "LINK", "UNLINK", "PURGE",
     "LOCK", "UNLOCK", "PROPFIND", "CONNECT", "TRACE",
 ];

@@ -29,7 +29,7 @@ pub const GROUP: &[Key] = &[
     row("icon", Text, "", Hot, Yes, "http(s) URL or data: URI shown by dashboards"),
     row("check_interval", Duration(Seconds, 0, i64::MAX), "", Hot, NoOp,
         "dae leftover: the global interval is used"),
-    row("tcp_check_http_method", Text, "", Hot, NoOp, "dae leftover: the global method is used"),
+    row("tcp_check_http_method", Word(super::global::METHODS, &[("", "HEAD")]), "", Hot, NoOp, "dae leftover: the global method is used"),
     row("udp_check_dns", CheckDns, "", Hot, NoOp, "dae leftover: the global server is used"),
     row("ping_url", Preset, "", Hot, No, "target of pings of this group"),
     row("ping_timeout", Duration(Millis, 0, i64::MAX), "", Hot, No, "deadline of one ping"),

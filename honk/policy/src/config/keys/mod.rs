@@ -18,6 +18,8 @@ pub use group::{AUTO_OPTIONS, GROUP};
 pub use later::{BYPASS, CHAIN, ESCALATE, SPEEDTEST, SPEEDTEST_SERVER, WATCH, WATCH_SET};
 pub use note::{FILTER_NOTES, NODE_NOTES, SUBSCRIPTION_NOTES};
 
+use std::fmt;
+
 use super::value::Unit;
 
 /// One key.
@@ -161,6 +163,85 @@ impl Kind {
     }
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("bool"),
+            Self::Int(min, max) => write!(f, "integer {}", Bounds(*min, *max)),
+            Self::AutoInt(min, max) => write!(f, "`auto` or integer {}", Bounds(*min, *max)),
+            Self::IntRange(min, max) => write!(f, "range `a-b` within {}", Bounds(*min, *max)),
+            Self::Duration(unit, ..) => match unit {
+                Unit::Millis => f.write_str("duration, bare number in milliseconds"),
+                Unit::Seconds => f.write_str("duration, bare number in seconds"),
+            },
+            Self::Bandwidth => f.write_str("bandwidth"),
+            Self::Word(words, _) | Self::AnyCaseWord(words) => f.write_str(&choice(words)),
+            Self::Words(words) => write!(f, "list of {}", choice(words)),
+            Self::Mark => f.write_str("packet mark"),
+            Self::AbsolutePath => f.write_str("absolute path"),
+            Self::Path => f.write_str("path"),
+            Self::Text | Self::CallText | Self::Own | Self::Removed(_) => f.write_str("text"),
+            Self::Secret => f.write_str("secret text"),
+            Self::Url => f.write_str("http(s) URL"),
+            Self::Preset => f.write_str("http(s) URL or `preset(name)`"),
+            Self::Address => f.write_str("`ip:port`"),
+            Self::Bind => f.write_str("listener address"),
+            Self::Subnet => f.write_str("address, prefix or `auto`"),
+            Self::Interfaces(_) => f.write_str("list of interfaces"),
+            Self::Resolvers => f.write_str("list of resolver addresses"),
+            Self::CheckUrl => f.write_str("http(s) URL, then addresses"),
+            Self::CheckDns => f.write_str("host or address, then addresses"),
+            Self::Texts => f.write_str("list of texts"),
+            Self::Prefixes => f.write_str("list of prefixes"),
+            Self::Integers(min, max) => write!(f, "list of integers {}", Bounds(*min, *max)),
+        }
+    }
+}
+
+/// `min-max`, or `>= min` when the upper end is only that of the type.
+struct Bounds(u64, u64);
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(min, max) if *max >= u64::from(u32::MAX) => write!(f, ">= {min}"),
+            Self(min, max) => write!(f, "{min}-{max}"),
+        }
+    }
+}
+
+fn choice(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    words.join(", ")
+}
+
+/// Every table with the section it belongs to, for documentation and checks.
+pub fn tables() -> Vec<(String, &'static [Key])> {
+    let fixed = [
+        ("global", GLOBAL),
+        ("group.NAME", GROUP),
+        ("group.NAME.auto_options", AUTO_OPTIONS),
+        ("dns", DNS),
+        ("chain.NAME", CHAIN),
+        ("speedtest", SPEEDTEST),
+        ("speedtest.NAME", SPEEDTEST_SERVER),
+        ("watch", WATCH),
+        ("watch.NAME", WATCH_SET),
+        ("bypass.NAME", BYPASS),
+        ("bypass.NAME.escalate", ESCALATE),
+        ("node [annotation]", NODE_NOTES),
+        ("filter [annotation]", FILTER_NOTES),
+        ("subscription [annotation]", SUBSCRIPTION_NOTES),
+    ];
+    let fixed = fixed
+        .into_iter()
+        .map(|(name, table)| (name.to_owned(), table));
+    let nested = EXPERIMENTAL
+        .iter()
+        .map(|(name, t)| (format!("experimental.{name}"), *t));
+    fixed.chain(nested).collect()
+}
+
 /// Finds a key of a table.
 pub fn find(table: &'static [Key], name: &str) -> Option<&'static Key> {
     table.iter().find(|key| key.name == name)
@@ -182,5 +263,37 @@ const fn row(
         reload,
         built,
         meaning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::config::typed::default_of;
+
+    #[test]
+    fn every_default_is_legal_and_every_name_unique() {
+        for (section, table) in tables() {
+            let mut names = HashSet::new();
+            for row in table {
+                assert!(names.insert(row.name), "{section}.{} twice", row.name);
+                let typed = row.default.is_empty() || default_of(row).is_some();
+                assert!(typed || row.kind == Kind::Own, "{section}.{}", row.name);
+                assert!(!row.meaning.is_empty() && !row.kind.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_for_people() {
+        let kind = |name| find(GLOBAL, name).map(|row| row.kind.to_string());
+        assert_eq!(kind("tproxy_port").as_deref(), Some("integer 1-65535"));
+        assert_eq!(
+            kind("max_concurrent_dials").as_deref(),
+            Some("integer >= 0")
+        );
+        assert_eq!(kind("on_crash").as_deref(), Some("`block`, `direct`"));
     }
 }

@@ -1,0 +1,135 @@
+//! What must hold for every accepted text: quotes, line ends and a byte order mark change
+//! nothing; and no text makes lowering panic.
+
+use honk_grammar::{
+    ast::{Arg, Item, Lit, Section, Span, Value},
+    parse_text,
+};
+use honk_policy::config::{self, Config};
+use proptest::prelude::*;
+
+use super::accepted::CASES;
+
+/// Sections that may not be quoted.
+const BARE: &[&str] = &[
+    "include",
+    "node",
+    "subscription",
+    "dns",
+    "upstream",
+    "fixed_domain_ttl",
+];
+
+fn plain(text: &str) -> String {
+    text.replace('⏎', "\n")
+        .replace('⇥', "\t")
+        .replace('␍', "\r")
+}
+
+/// The model without what depends on the spelling.
+fn model(text: &str) -> Option<Config> {
+    let mut config = config::lower(&parse_text("test.dae", text)).0?;
+    for line in &mut config.rules.lines {
+        line.text.clear();
+        line.line = 0;
+    }
+    Some(config)
+}
+
+#[test]
+fn quoting_changes_nothing() {
+    for (id, text, _) in CASES {
+        let text = plain(text);
+        let mut spans = Vec::new();
+        for section in &parse_text("test.dae", &text).sections {
+            names_of(section, &mut spans);
+        }
+        let bom = usize::from(text.starts_with('\u{FEFF}')) * 3;
+        let mut quoted = text.clone();
+        for span in spans.iter().rev() {
+            let (start, end) = (span.start as usize + bom, span.end as usize + bom);
+            let word = format!("'{}'", &text[start..end]);
+            quoted.replace_range(start..end, &word);
+        }
+        assert_eq!(model(&text), model(&quoted), "{id}: {quoted}");
+    }
+}
+
+fn names_of(section: &Section, out: &mut Vec<Span>) {
+    if !BARE.contains(&section.name.text.as_str()) {
+        bare(&section.name, out);
+    }
+    for item in &section.items {
+        match item {
+            Item::Decl(decl) => {
+                bare(&decl.key, out);
+                match &decl.value {
+                    Value::Literals(literals) => literals.iter().for_each(|l| bare(l, out)),
+                    Value::Calls(calls) => {
+                        calls
+                            .iter()
+                            .flat_map(|call| &call.args)
+                            .for_each(|arg| value(arg, out));
+                    }
+                    Value::Empty => {}
+                }
+            }
+            Item::Rule(rule) => {
+                for arg in rule.conds.iter().flat_map(|call| &call.args) {
+                    value(arg, out);
+                }
+                bare(&rule.out.name, out);
+                rule.out.args.iter().for_each(|arg| value(arg, out));
+            }
+            Item::Sub(sub) => names_of(sub, out),
+            Item::Link(_) | Item::Path(_) | Item::Stray(_) => {}
+        }
+    }
+}
+
+fn bare(lit: &Lit, out: &mut Vec<Span>) {
+    if !lit.quoted {
+        out.push(lit.span);
+    }
+}
+
+fn value(arg: &Arg, out: &mut Vec<Span>) {
+    if arg.key.is_none() {
+        bare(&arg.value, out);
+    }
+}
+
+#[test]
+fn line_ends_and_byte_order_marks_change_nothing() {
+    for (id, text, _) in CASES {
+        let text = plain(text);
+        let crlf = text.replace("\r\n", "\n").replace('\n', "\r\n");
+        assert_eq!(model(&text), model(&crlf), "{id}");
+        let marked = format!("\u{FEFF}{}", text.trim_start_matches('\u{FEFF}'));
+        assert_eq!(model(&text), model(&marked), "{id}");
+    }
+}
+
+proptest! {
+    /// Damaged texts are refused or accepted, with findings inside the file.
+    #[test]
+    fn damaged_texts_do_no_harm(
+        which in 0..CASES.len(),
+        other in 0..CASES.len(),
+        cut in 0usize..400,
+        len in 0usize..12,
+        put in "[ -~]{0,3}",
+    ) {
+        let text = format!("{}\n{}", plain(CASES[which].1), plain(CASES[other].1));
+        let mut chars: Vec<char> = text.chars().collect();
+        let start = cut.min(chars.len());
+        let end = (start + len).min(chars.len());
+        chars.splice(start..end, put.chars());
+        let text: String = chars.into_iter().collect();
+        let parsed = parse_text("test.dae", &text);
+        let (_, findings) = config::lower(&parsed);
+        for span in findings.iter().filter_map(|f| f.span) {
+            prop_assert!(span.start <= span.end && span.end as usize <= text.len());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The kernel side as it is.
+
+use axum::{Json, extract::State};
+
+use super::{
+    Shared,
+    doc::{Datapath, Feature, KernelTraffic},
+};
+
+pub(super) async fn datapath(State(shared): State<Shared>) -> Json<Datapath> {
+    let engine = &shared.engine;
+    let snapshot = engine.snapshot();
+    let counters = engine.kernel_counters();
+    let name = |slot| {
+        snapshot
+            .name_of(slot)
+            .map_or_else(String::new, ToString::to_string)
+    };
+    Json(Datapath {
+        gate: engine.gate().to_owned(),
+        interfaces: engine.kernel.interfaces(),
+        features: counters
+            .features
+            .iter()
+            .map(|(name, used)| Feature {
+                name: name.clone(),
+                used: *used,
+            })
+            .collect(),
+        maps: counters.maps.clone(),
+        counters: counters
+            .stats
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), *v))
+            .collect(),
+        outbounds: counters
+            .outbounds
+            .iter()
+            .map(|(slot, s)| KernelTraffic {
+                slot: *slot,
+                outbound: name(*slot),
+                tx_packets: s.tx_packets,
+                tx_bytes: s.tx_bytes,
+                rx_packets: s.rx_packets,
+                rx_bytes: s.rx_bytes,
+            })
+            .collect(),
+    })
+}

@@ -1,0 +1,324 @@
+//! Groups and their selections.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+};
+use honk_policy::{
+    group::{
+        ChooseError, FinalKind, FinalProblem, GroupView, MemberView, Refuse, Scope, SelectionView,
+    },
+    id::{GroupId, MemberId, Network},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Shared,
+    doc::{
+        Dropped, Elig, Final, Group, Interrupted, Leaf, Member, Page, PerNet, Sel, SelectionResult,
+        Traffic,
+    },
+    error::ApiError,
+    query::{self, Paging, Params},
+};
+use crate::app::{
+    diag,
+    engine::Engine,
+    registry::OutboundStats,
+    select::{Applied, Change, SelectError},
+    snapshot::Snapshot,
+};
+
+type Stats = HashMap<Arc<str>, Arc<OutboundStats>>;
+
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<Page<Value>>, ApiError> {
+    let snapshot = shared.engine.snapshot();
+    let stats: Stats = shared.engine.registry.stats().into_iter().collect();
+    let views: Vec<(u64, GroupView)> = (0..).zip(snapshot.groups.views()).collect();
+    let document = |(_, view): &(u64, GroupView)| document(view, &stats);
+    query::page(&views, &paging, |(n, _)| *n, document).map(Json)
+}
+
+pub(super) async fn one(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<Group>, ApiError> {
+    let id = GroupId(query::id(&id, "group")?);
+    let snapshot = shared.engine.snapshot();
+    let view = snapshot.groups.view(id).ok_or_else(unknown)?;
+    Ok(Json(shown(&shared.engine, &view)))
+}
+
+pub(super) async fn by_name(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Json<Group>, ApiError> {
+    let snapshot = shared.engine.snapshot();
+    let group = snapshot.groups.group_named(&name);
+    let view = group.and_then(|g| snapshot.groups.view(g.id));
+    Ok(Json(shown(&shared.engine, &view.ok_or_else(unknown)?)))
+}
+
+pub(super) async fn selection(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<SelectionResult>, ApiError> {
+    let id = GroupId(query::id(&id, "group")?);
+    let snapshot = shared.engine.snapshot();
+    let applied = Applied::unchanged(snapshot);
+    result(&applied, id).map(Json)
+}
+
+/// Body of a selection change.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    member_id: String,
+    #[serde(default)]
+    network: Networks,
+}
+
+/// Networks of a change.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Networks {
+    Tcp,
+    Udp,
+    #[default]
+    Both,
+}
+
+impl Networks {
+    fn scope(self) -> Scope {
+        match self {
+            Self::Tcp => Scope::Tcp,
+            Self::Udp => Scope::Udp,
+            Self::Both => Scope::Both,
+        }
+    }
+}
+
+/// Query of a selection change.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HowToSelect {
+    interrupt: Option<bool>,
+    /// `DELETE` only.
+    network: Option<Networks>,
+}
+
+pub(super) async fn select(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Params(how): Params<HowToSelect>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<SelectionResult>, ApiError> {
+    let group = GroupId(query::id(&id, "group")?);
+    let wanted: Wanted = query::json(&headers, &body)?;
+    let member = member(&shared.engine.snapshot(), group, &wanted.member_id)?;
+    let change = Change {
+        group,
+        scope: wanted.network.scope(),
+        member: Some(member),
+        interrupt: how.interrupt,
+    };
+    apply(&shared.engine, change).await
+}
+
+pub(super) async fn unselect(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Params(how): Params<HowToSelect>,
+) -> Result<Json<SelectionResult>, ApiError> {
+    let change = Change {
+        group: GroupId(query::id(&id, "group")?),
+        scope: how.network.unwrap_or_default().scope(),
+        member: None,
+        interrupt: how.interrupt,
+    };
+    apply(&shared.engine, change).await
+}
+
+async fn apply(engine: &Engine, change: Change) -> Result<Json<SelectionResult>, ApiError> {
+    let applied = engine.select(change).await.map_err(|e| match e {
+        SelectError::Choose(ChooseError::UnknownGroup) => unknown(),
+        SelectError::Choose(e @ ChooseError::NotAMember) => not_a_member(e.to_string()),
+        SelectError::Kernel(e) => {
+            let code = "datapath_unhealthy";
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, e.to_string())
+        }
+    })?;
+    result(&applied, change.group).map(Json)
+}
+
+/// The member with that id, as the group lists it.
+fn member(snapshot: &Snapshot, group: GroupId, text: &str) -> Result<MemberId, ApiError> {
+    let group = snapshot.groups.group(group).ok_or_else(unknown)?;
+    let wanted = uuid::Uuid::try_parse(text).ok();
+    let found = group
+        .members
+        .iter()
+        .map(|m| m.id())
+        .find(|m| Some(m.uuid()) == wanted);
+    found.ok_or_else(|| not_a_member(ChooseError::NotAMember.to_string()))
+}
+
+fn unknown() -> ApiError {
+    ApiError::not_found("group", "no such group")
+}
+
+fn not_a_member(message: String) -> ApiError {
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "not_a_member", message)
+}
+
+fn result(applied: &Applied, id: GroupId) -> Result<SelectionResult, ApiError> {
+    let view = applied.snapshot.groups.view(id).ok_or_else(unknown)?;
+    let mut warnings: Vec<String> = Vec::new();
+    for refuse in [view.tcp.refuse, view.udp.refuse].into_iter().flatten() {
+        if !warnings.iter().any(|w| w == refuse.name()) {
+            warnings.push(refuse.name().to_owned());
+        }
+    }
+    Ok(SelectionResult {
+        selection: PerNet {
+            tcp: sel(&view.tcp),
+            udp: sel(&view.udp),
+        },
+        selection_revision: view.selection_revision,
+        changed: PerNet {
+            tcp: applied.changed.tcp,
+            udp: applied.changed.udp,
+        },
+        interrupted: Interrupted {
+            closed: applied.closing.closed,
+            pending: applied.closing.pending,
+        },
+        warnings,
+    })
+}
+
+fn shown(engine: &Engine, view: &GroupView) -> Group {
+    document(view, &engine.registry.stats().into_iter().collect())
+}
+
+fn document(view: &GroupView, stats: &Stats) -> Group {
+    Group {
+        id: view.id.0.to_string(),
+        name: view.name.clone(),
+        policy: view.policy.name().to_owned(),
+        ordinal: view.ordinal.0,
+        slot: view.slot.0,
+        implicit: view.implicit,
+        icon: view.icon.as_ref().map(|i| i.reveal().to_owned()),
+        default: view.default.clone(),
+        default_member_id: view.default_member.map(|m| m.uuid().to_string()),
+        final_: view.final_.as_ref().map(|f| Final {
+            name: f.name.clone(),
+            kind: final_kind(f.kind).to_owned(),
+            id: f.id.map(|id| id.to_string()),
+            problem: f.problem.map(|p| problem(p).to_owned()),
+        }),
+        interrupt_connections: view.interrupt_connections,
+        filters: view.filters.clone(),
+        members: view.members.iter().map(member_document).collect(),
+        dropped_members: view
+            .dropped_members
+            .iter()
+            .map(|d| Dropped {
+                id: d.id.0.to_string(),
+                name: d.name.clone(),
+                code: d.code.to_owned(),
+            })
+            .collect(),
+        leaf_count: view.leaf_count,
+        selection: PerNet {
+            tcp: sel(&view.tcp),
+            udp: sel(&view.udp),
+        },
+        selection_revision: view.selection_revision,
+        traffic: traffic(stats.get(view.name.as_str())),
+        warnings: view.warnings.iter().map(diag::placeless).collect(),
+    }
+}
+
+fn traffic(stats: Option<&Arc<OutboundStats>>) -> Traffic {
+    let Some(stats) = stats else {
+        return Traffic::default();
+    };
+    let mut traffic = Traffic::default();
+    for network in [Network::Tcp, Network::Udp] {
+        let net = stats.of(network);
+        traffic.up_bytes += net.up.load(Ordering::Relaxed);
+        traffic.down_bytes += net.down.load(Ordering::Relaxed);
+        traffic.active += net.open.load(Ordering::Relaxed);
+    }
+    traffic
+}
+
+fn member_document(view: &MemberView) -> Member {
+    let elig = |refuse: Option<Refuse>| Elig {
+        ok: refuse.is_none(),
+        reason: refuse.map(|r| r.name().to_owned()),
+    };
+    Member {
+        id: view.id.uuid().to_string(),
+        kind: match view.id {
+            MemberId::Node(_) => "node",
+            MemberId::Group(_) => "group",
+        }
+        .to_owned(),
+        name: view.name.clone(),
+        index: view.index,
+        duplicate_name: view.duplicate_name,
+        eligible: PerNet {
+            tcp: elig(view.tcp),
+            udp: elig(view.udp),
+        },
+        leaf: view.leaf.as_ref().map(|(id, name)| Leaf {
+            id: id.0.to_string(),
+            name: name.clone(),
+        }),
+    }
+}
+
+fn sel(view: &SelectionView) -> Sel {
+    Sel {
+        member_id: view.member.as_ref().map(|(id, _)| id.uuid().to_string()),
+        member_name: view.member.as_ref().map(|(_, name)| name.clone()),
+        leaf_id: view.leaf.as_ref().map(|(id, _)| id.0.to_string()),
+        leaf_name: view.leaf.as_ref().map(|(_, name)| name.clone()),
+        path: view.path.iter().map(ToString::to_string).collect(),
+        alive: view.alive,
+        source: view.source.map_or("none", |s| s.name()).to_owned(),
+        final_used: view.final_used.clone(),
+        refuse: view.refuse.map(|r| r.name().to_owned()),
+    }
+}
+
+fn final_kind(kind: FinalKind) -> &'static str {
+    match kind {
+        FinalKind::Node => "node",
+        FinalKind::Group => "group",
+        FinalKind::Direct => "direct",
+        FinalKind::Block => "block",
+    }
+}
+
+fn problem(problem: FinalProblem) -> &'static str {
+    match problem {
+        FinalProblem::Missing => "final_missing",
+        FinalProblem::Cycle => "final_cycle",
+    }
+}

@@ -1,0 +1,256 @@
+//! `/metrics`: everything the daemon counts, as one page.
+
+use std::{collections::BTreeMap, sync::Arc, sync::atomic::Ordering, time::Instant};
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use honk_policy::{
+    group::Refuse,
+    id::{MemberId, Network},
+};
+
+use super::{Shared, error::ApiError, server, status};
+use crate::{
+    app::{
+        admission::{KINDS, REFUSALS},
+        engine::{Dials, Engine},
+        notify::Task,
+        registry::REASONS,
+        reload::{RESULTS, TRIGGERS},
+    },
+    cli::version,
+    log,
+    metrics::{
+        names,
+        page::{Page, encode},
+        process,
+    },
+};
+
+const STATES: [&str; 5] = ["starting", "running", "degraded", "suspended", "stopping"];
+
+pub(super) async fn scrape(State(shared): State<Shared>) -> Result<Response, ApiError> {
+    let Ok(_permit) = shared.scrapes.try_acquire() else {
+        let text = "two scrapes are running already";
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text));
+    };
+    let engine = Arc::clone(&shared.engine);
+    // Kernel maps are read with system calls.
+    let text = tokio::task::spawn_blocking(move || page(&engine))
+        .await
+        .map_err(|e| internal(&e))?
+        .map_err(|e| internal(&e))?;
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+fn internal(e: &dyn std::fmt::Display) -> ApiError {
+    let text = format!("the metrics could not be collected: {e}");
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
+}
+
+fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
+    let mut page = Page::default();
+    let abi = honk_common::ABI_VERSION.to_string();
+    let build = [version::VERSION, version::REVISION, version::TARGET, &abi];
+    page.count(&names::BUILD_INFO, &build, 1);
+    daemon(engine, &mut page);
+    kernel(engine, &mut page);
+    flows(engine, &mut page);
+    groups(engine, &mut page);
+    for (level, count) in log::LEVELS.iter().zip(log::counts()) {
+        page.count(&names::LOG_EVENTS, &[level], count);
+    }
+    page.count(&names::API_REFUSED, &["denied"], server::refused());
+    process::collect(&mut page);
+    encode(&page.gathered(engine.histograms.gather()))
+}
+
+fn daemon(engine: &Engine, page: &mut Page) {
+    let snapshot = engine.snapshot();
+    let (now, _) = status::state(engine, &engine.kernel.interfaces());
+    for state in STATES {
+        page.count(&names::UP_STATE, &[state], u64::from(state == now));
+    }
+    page.count(&names::CONFIG_GENERATION, &[], snapshot.generation);
+    let (at_ms, accepted) = engine.reloads.last();
+    page.count(&names::CONFIG_RELOAD_SUCCESS, &[], u64::from(accepted));
+    page.count(&names::CONFIG_RELOAD_TIME, &[], at_ms / 1000);
+    for (t, trigger) in TRIGGERS.iter().enumerate() {
+        for (r, result) in RESULTS.iter().enumerate() {
+            let count = engine.reloads.count(t, r);
+            page.count(&names::CONFIG_RELOADS, &[result, trigger], count);
+        }
+    }
+    let tally = snapshot.tally;
+    for (severity, count) in [
+        ("error", tally.errors),
+        ("warning", tally.warnings),
+        ("note", tally.notes),
+    ] {
+        page.count(&names::CONFIG_DIAGNOSTICS, &[severity], count as u64);
+    }
+    let now = Instant::now();
+    for (task, name) in Task::ALL {
+        let age = engine.beats.age(task, now).as_secs_f64();
+        page.add(&names::HEARTBEAT_AGE, &[name], age);
+    }
+}
+
+fn kernel(engine: &Engine, page: &mut Page) {
+    for i in engine.kernel.interfaces() {
+        let attached = u64::from(i.attached);
+        page.count(&names::DATAPATH_ATTACHED, &[&i.name, &i.role], attached);
+    }
+    let counters = engine.kernel_counters();
+    for (stat, value) in &counters.stats {
+        page.count(&names::DATAPATH_STATS, &[stat], *value);
+    }
+    for map in &counters.maps {
+        page.count(&names::MAP_ENTRIES, &[&map.name], map.entries);
+        page.count(&names::MAP_CAPACITY, &[&map.name], map.capacity);
+    }
+    for (name, used) in &counters.features {
+        page.count(&names::DATAPATH_FEATURE, &[name], u64::from(*used));
+    }
+    let snapshot = engine.snapshot();
+    for (slot, s) in &counters.outbounds {
+        // Slots without a name belong to generations that are gone.
+        let Some(name) = snapshot.name_of(*slot) else {
+            continue;
+        };
+        for (direction, packets, bytes) in [
+            ("up", s.tx_packets, s.tx_bytes),
+            ("down", s.rx_packets, s.rx_bytes),
+        ] {
+            page.count(&names::DATAPATH_PACKETS, &[name, direction], packets);
+            page.count(&names::DATAPATH_BYTES, &[name, direction], bytes);
+        }
+    }
+    let stat = |wanted: &str| {
+        let found = counters.stats.iter().find(|(name, _)| *name == wanted);
+        found.map_or(0, |(_, value)| *value)
+    };
+    for (kind, value) in [
+        ("direct", stat("direct_new")),
+        ("block", stat("block")),
+        ("group", stat("proxy_new")),
+    ] {
+        page.count(&names::ROUTE_DECISIONS, &["kernel", kind], value);
+    }
+}
+
+fn flows(engine: &Engine, page: &mut Page) {
+    let counters = &engine.gatekeeper.counters;
+    for (kind, count) in KINDS.iter().zip(&counters.decisions) {
+        let count = count.load(Ordering::Relaxed);
+        page.count(&names::ROUTE_DECISIONS, &["userspace", kind], count);
+    }
+    for (reason, count) in REFUSALS.iter().zip(&counters.refused) {
+        let count = count.load(Ordering::Relaxed);
+        page.count(&names::CONNECTIONS_REFUSED, &[reason], count);
+    }
+    let missed = counters.handoff_miss.load(Ordering::Relaxed);
+    page.count(&names::HANDOFF_MISS, &[], missed);
+    let mut live: BTreeMap<(Arc<str>, &str), (u64, u64)> = BTreeMap::new();
+    for flow in engine.registry.list() {
+        let key = (Arc::clone(&flow.outbound), flow.flow.network.name());
+        let sum = live.entry(key).or_default();
+        sum.0 += flow.counters.up.load(Ordering::Relaxed);
+        sum.1 += flow.counters.down.load(Ordering::Relaxed);
+    }
+    for (outbound, stats) in engine.registry.stats() {
+        for network in [Network::Tcp, Network::Udp] {
+            let (net, name) = (stats.of(network), network.name());
+            let labels = [name, &*outbound];
+            page.count(
+                &names::CONNECTIONS,
+                &labels,
+                net.open.load(Ordering::Relaxed),
+            );
+            let opened = net.opened.load(Ordering::Relaxed);
+            page.count(&names::CONNECTIONS_OPENED, &labels, opened);
+            for (reason, count) in REASONS.iter().zip(&net.closed) {
+                let count = count.load(Ordering::Relaxed);
+                page.count(
+                    &names::CONNECTIONS_CLOSED,
+                    &[name, &outbound, reason],
+                    count,
+                );
+            }
+            let key = (Arc::clone(&outbound), name);
+            let (up, down) = live.get(&key).copied().unwrap_or_default();
+            for (direction, bytes) in [
+                ("up", up + net.up.load(Ordering::Relaxed)),
+                ("down", down + net.down.load(Ordering::Relaxed)),
+            ] {
+                page.count(&names::TRANSFER_BYTES, &[&outbound, name, direction], bytes);
+            }
+        }
+    }
+    if let Some(carriers) = engine.carriers() {
+        for (stat, value) in carriers.relay_stats() {
+            page.count(&names::RELAY_STATS, &[stat], value);
+        }
+        dials(&carriers.dials(), page);
+    }
+}
+
+fn dials(dials: &Dials, page: &mut Page) {
+    for row in &dials.rows {
+        for (result, count) in &row.results {
+            page.count(&names::DIALS, &[row.network, row.protocol, result], *count);
+        }
+        let labels = [row.network, row.protocol];
+        let (bounds, sum) = (&dials.bounds, row.seconds);
+        page.distribution(&names::DIAL_DURATION, &labels, bounds, &row.buckets, sum);
+    }
+    page.count(&names::DIAL_PERMITS, &[], dials.permits as u64);
+    page.count(&names::DIAL_LIMIT, &[], dials.limit as u64);
+}
+
+fn groups(engine: &Engine, page: &mut Page) {
+    let snapshot = engine.snapshot();
+    let views = snapshot.groups.views();
+    let mut policies: BTreeMap<&str, u64> = BTreeMap::new();
+    for group in views.iter().filter(|g| !g.implicit) {
+        *policies.entry(group.policy.name()).or_default() += 1;
+    }
+    for (policy, count) in policies {
+        page.count(&names::GROUPS, &[policy], count);
+    }
+    page.count(
+        &names::NODES,
+        &["unknown"],
+        snapshot.config.nodes.len() as u64,
+    );
+    for group in &views {
+        for (network, sel) in [("tcp", &group.tcp), ("udp", &group.udp)] {
+            let members = group.members.iter();
+            let incapable = members
+                .filter(|m| {
+                    let refuse = if network == "tcp" { m.tcp } else { m.udp };
+                    matches!(m.id, MemberId::Node(_)) && refuse == Some(Refuse::UdpIncapable)
+                })
+                .count();
+            let able = group.members.len() - incapable;
+            for (state, count) in [("alive", able), ("udp_incapable", incapable)] {
+                let labels = [group.name.as_str(), network, state];
+                page.count(&names::GROUP_MEMBERS, &labels, count as u64);
+            }
+            if let (Some((id, leaf)), Some(source)) = (&sel.leaf, sel.source) {
+                let id = id.0.to_string();
+                let labels = [group.name.as_str(), network, &id, leaf, source.name()];
+                page.count(&names::GROUP_SELECTED, &labels, 1);
+            }
+        }
+    }
+    let changes = engine.changes.lock();
+    let changes = changes.unwrap_or_else(std::sync::PoisonError::into_inner);
+    for ((group, network, cause), count) in changes.iter() {
+        page.count(&names::GROUP_CHANGES, &[group, network, cause], *count);
+    }
+}

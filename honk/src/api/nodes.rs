@@ -1,0 +1,103 @@
+//! Nodes.
+
+use std::collections::HashMap;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use honk_policy::{
+    group::builtin,
+    id::{MemberId, NodeId},
+    node::Node as Configured,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Shared,
+    doc::{Node, Page},
+    error::ApiError,
+    query::{self, Paging, Params},
+};
+use crate::app::{admission::is_builtin, engine::Engine, snapshot::Snapshot};
+
+/// Filters of the list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Filter {
+    /// Name or id of a group: its direct members only.
+    group: Option<String>,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Params(filter): Params<Filter>,
+) -> Result<Json<Page<Value>>, ApiError> {
+    let snapshot = shared.engine.snapshot();
+    let mut nodes: Vec<(u64, &Configured)> = (0..).zip(all(&snapshot)).collect();
+    if let Some(name) = &filter.group {
+        let id = uuid::Uuid::try_parse(name).ok();
+        let mut groups = snapshot.groups.groups();
+        let group = groups
+            .find(|g| *g.name == **name || Some(g.id.0) == id)
+            .ok_or_else(|| ApiError::not_found("group", "no such group"))?;
+        nodes.retain(|(_, n)| group.members.iter().any(|m| m.id() == MemberId::Node(n.id)));
+    }
+    let active = active(&shared.engine);
+    let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active);
+    query::page(&nodes, &filter.paging, |(n, _)| *n, document).map(Json)
+}
+
+pub(super) async fn one(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<Node>, ApiError> {
+    let id = NodeId(query::id(&id, "node")?);
+    let snapshot = shared.engine.snapshot();
+    let node = all(&snapshot).find(|n| n.id == id);
+    let node = node.ok_or_else(|| ApiError::not_found("node", "no such node"))?;
+    Ok(Json(document(&snapshot, node, &active(&shared.engine))))
+}
+
+/// Configured nodes in order, then the built-ins.
+fn all(snapshot: &Snapshot) -> impl Iterator<Item = &Configured> {
+    let builtins = [&**builtin::direct(), &**builtin::block()];
+    snapshot.groups.nodes().iter().map(|n| &**n).chain(builtins)
+}
+
+/// Live flows by node.
+fn active(engine: &Engine) -> HashMap<NodeId, usize> {
+    let mut active = HashMap::new();
+    for flow in engine.registry.list() {
+        *active.entry(flow.leaf).or_default() += 1;
+    }
+    active
+}
+
+/// Where a server is stays out: an address with a port is half a credential.
+fn document(snapshot: &Snapshot, node: &Configured, active: &HashMap<NodeId, usize>) -> Node {
+    let groups = snapshot.groups.groups().filter(|g| {
+        let mut members = g.members.iter();
+        members.any(|m| m.id() == MemberId::Node(node.id))
+    });
+    let namesakes = all(snapshot).filter(|n| n.name == node.name).count();
+    let builtin = is_builtin(node.id);
+    Node {
+        id: node.id.0.to_string(),
+        name: node.name.clone(),
+        protocol: node.protocol.name().to_owned(),
+        network: if node.protocol.udp() {
+            "tcp+udp"
+        } else {
+            "tcp"
+        }
+        .to_owned(),
+        groups: groups.map(|g| g.id.0.to_string()).collect(),
+        builtin,
+        state: if builtin { "alive" } else { "unknown" }.to_owned(),
+        duplicate_name: namesakes > 1,
+        active: active.get(&node.id).copied().unwrap_or(0),
+    }
+}

@@ -1,0 +1,168 @@
+//! Parameters, bodies and pages: from text to values, with errors that name the field.
+
+use axum::{
+    extract::{FromRequestParts, Query},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{doc::Page, error::ApiError};
+
+/// Items of a page when nothing is said.
+const LIMIT: usize = 200;
+/// Most items of a page.
+const MAX_LIMIT: usize = 1000;
+
+/// The query of a request; unknown parameters are errors when `T` says so.
+#[derive(Debug)]
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(e) => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "bad_query",
+                e.body_text(),
+            )),
+        }
+    }
+}
+
+/// A JSON body. Unknown fields are refused by the types.
+pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, ApiError> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok());
+    let kind = kind
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "send the body as application/json",
+        ));
+    }
+    serde_json::from_slice(body).map_err(|e| {
+        // The text of the error may quote the body; its place is enough.
+        let text = format!(
+            "not the expected JSON at line {} column {}",
+            e.line(),
+            e.column()
+        );
+        let unknown = e.to_string().starts_with("unknown field");
+        let text = if unknown {
+            format!("{text}: unknown field")
+        } else {
+            text
+        };
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_json", text)
+    })
+}
+
+/// Parameters of every list.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Paging {
+    limit: Option<String>,
+    cursor: Option<String>,
+    fields: Option<String>,
+}
+
+/// One page of items that are sorted by a growing key.
+pub(super) fn page<T, D: Serialize>(
+    items: &[T],
+    paging: &Paging,
+    key: impl Fn(&T) -> u64,
+    document: impl Fn(&T) -> D,
+) -> Result<Page<Value>, ApiError> {
+    let limit = match &paging.limit {
+        None => LIMIT,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|n| (1..=MAX_LIMIT).contains(n))
+            .ok_or_else(|| ApiError::bad_query("limit", format!("limit is 1..{MAX_LIMIT}")))?,
+    };
+    let after = match &paging.cursor {
+        None => None,
+        Some(text) => {
+            let number = text.strip_prefix('k').and_then(|n| n.parse::<u64>().ok());
+            let bad = || ApiError::bad_query("cursor", "cursor is none of ours");
+            Some(number.ok_or_else(bad)?)
+        }
+    };
+    let begin = after.map_or(0, |after| items.partition_point(|i| key(i) <= after));
+    let rest = items.get(begin..).unwrap_or_default();
+    let shown = &rest[..rest.len().min(limit)];
+    let next = shown.last().filter(|_| rest.len() > limit);
+    let fields: Option<Vec<&str>> = paging.fields.as_deref().map(|f| f.split(',').collect());
+    let values = shown.iter().map(|item| {
+        let mut value = serde_json::to_value(document(item)).unwrap_or_default();
+        if let (Some(fields), Some(object)) = (&fields, value.as_object_mut()) {
+            object.retain(|name, _| fields.contains(&name.as_str()));
+        }
+        value
+    });
+    Ok(Page {
+        items: values.collect(),
+        next_cursor: next.map(|item| format!("k{}", key(item))),
+        total: items.len(),
+    })
+}
+
+/// An id in a path.
+pub(super) fn id(text: &str, kind: &'static str) -> Result<uuid::Uuid, ApiError> {
+    uuid::Uuid::try_parse(text).map_err(|_| ApiError::not_found(kind, format!("no such {kind}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paging(limit: &str, cursor: Option<&str>) -> Paging {
+        Paging {
+            limit: Some(limit.to_owned()),
+            cursor: cursor.map(str::to_owned),
+            fields: None,
+        }
+    }
+
+    #[test]
+    fn pages_follow_each_other_without_gap_or_repeat() {
+        let items = [2u64, 3, 5, 8];
+        let get = |p: &Paging| page(&items, p, |i| *i, |i| *i).unwrap();
+        let first = get(&paging("3", None));
+        assert_eq!(first.items, [2, 3, 5]);
+        assert_eq!((first.total, first.next_cursor.as_deref()), (4, Some("k5")));
+        let second = get(&paging("3", first.next_cursor.as_deref()));
+        assert_eq!(second.items, [8]);
+        assert_eq!(second.next_cursor, None);
+    }
+
+    #[test]
+    fn limits_and_cursors_that_are_none_are_refused() {
+        let items = [1u64];
+        for p in [paging("0", None), paging("1001", None), paging("x", None)] {
+            assert!(page(&items, &p, |i| *i, |i| *i).is_err());
+        }
+        assert!(page(&items, &paging("1", Some("5")), |i| *i, |i| *i).is_err());
+    }
+
+    #[test]
+    fn fields_trim_objects() {
+        let p = Paging {
+            fields: Some("a,c".into()),
+            ..Paging::default()
+        };
+        let document = |_: &u64| serde_json::json!({"a": 1, "b": 2});
+        let trimmed = page(&[1u64], &p, |i| *i, document).unwrap();
+        assert_eq!(trimmed.items, [serde_json::json!({"a": 1})]);
+    }
+}

@@ -1,0 +1,174 @@
+//! The real kernel side and the real carriers, as the traits `app` works with.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use honk_common::{flow::FlowVal, key::FlowKey, tables::RouteTables};
+use honk_policy::config::Global;
+
+use super::{
+    engine::{Carriers, DialRow, Dials},
+    kernel::{Interface, Kernel, KernelCounters, KernelError, MapUse},
+};
+use crate::{
+    cli::exit::Exit,
+    datapath::{Blame, Datapath, Error},
+    inbound::Inbound,
+    outbound::{self, Dialer, counters::BUCKETS_MS, error::DialResult},
+};
+
+/// Exit code of a start that fails in the datapath.
+pub(crate) fn exit_of(blame: Blame) -> Exit {
+    match blame {
+        Blame::Permission => Exit::Permission,
+        Blame::Unsupported => Exit::Unsupported,
+        Blame::Conflict => Exit::Conflict,
+        Blame::Config => Exit::Config,
+        Blame::Other => Exit::Failure,
+    }
+}
+
+impl From<Error> for KernelError {
+    fn from(e: Error) -> Self {
+        Self {
+            exit: exit_of(e.blame()),
+            message: e.to_string(),
+        }
+    }
+}
+
+impl Kernel for Datapath {
+    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError> {
+        Ok(Self::commit(self, tables)?)
+    }
+
+    fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError> {
+        Ok(Self::write_groups(self, slots)?)
+    }
+
+    fn set_flags(&self, bits: u32) -> Result<(), KernelError> {
+        Ok(Self::set_flags(self, bits)?)
+    }
+
+    fn set_gate(&self, gate: u32) -> Result<(), KernelError> {
+        Ok(Self::set_gate(self, gate)?)
+    }
+
+    fn lookup(&self, key: &FlowKey) -> Option<FlowVal> {
+        Self::lookup(self, key)
+    }
+
+    fn claim(&self, key: &FlowKey, seen: &FlowVal) {
+        Self::claim(self, key, seen);
+    }
+
+    fn release(&self, key: &FlowKey) {
+        Self::release(self, key);
+    }
+
+    fn is_local(&self, ip: IpAddr) -> bool {
+        Self::is_local(self, ip)
+    }
+
+    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError> {
+        Ok(Self::set_lan(self, patterns)?)
+    }
+
+    fn interfaces(&self) -> Vec<Interface> {
+        let interface = |i: crate::datapath::InterfaceStatus| Interface {
+            name: if i.name.is_empty() { i.pattern } else { i.name },
+            role: "lan".to_owned(),
+            attached: i.attached,
+            hooks: i.hooks.iter().map(|h| (*h).to_owned()).collect(),
+            problem: i.problem,
+            pending: i.pending,
+        };
+        Self::interfaces(self).into_iter().map(interface).collect()
+    }
+
+    fn counters(&self) -> KernelCounters {
+        let counters = Self::counters(self);
+        let map = |m: &crate::datapath::Fill| MapUse {
+            name: m.map.to_owned(),
+            entries: m.entries,
+            capacity: m.capacity,
+        };
+        KernelCounters {
+            maps: counters.maps.iter().map(map).collect(),
+            features: counters
+                .features
+                .iter()
+                .map(|(n, on)| ((*n).to_owned(), *on))
+                .collect(),
+            stats: counters.stats,
+            outbounds: counters.outbounds,
+        }
+    }
+
+    fn stop(&self) -> Result<(), KernelError> {
+        Ok(Self::stop(self)?)
+    }
+}
+
+/// Settings of the dialer that follow the configuration.
+pub(crate) fn dialer_settings(global: &Global) -> outbound::Settings {
+    outbound::Settings {
+        own_mark: global.own_mark,
+        bootstrap: resolvers(global),
+        max_concurrent_dials: usize::try_from(global.max_concurrent_dials).unwrap_or(usize::MAX),
+        connect_timeout: CONNECT_TIMEOUT,
+    }
+}
+
+/// Time for one TCP connect; not configurable.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Resolvers of node names in the order they are asked.
+fn resolvers(global: &Global) -> Vec<std::net::SocketAddr> {
+    let all = global.bootstrap.iter().chain(&global.fallback_resolver);
+    all.copied().collect()
+}
+
+/// Inbound and dialer.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    pub(crate) inbound: Arc<Inbound>,
+    pub(crate) dialer: Arc<Dialer>,
+}
+
+impl Carriers for Rooms {
+    fn relay_stats(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.inbound.counters();
+        let tcp = counters.tcp;
+        vec![
+            ("tcp_accepted", tcp.accepted),
+            ("tcp_refused", tcp.refused),
+            ("tcp_capacity", tcp.capacity),
+            ("tcp_accept_errors", tcp.accept_errors),
+            ("tcp_shed", tcp.shed),
+            ("tcp_dial_failed", tcp.dial_failed),
+            ("tcp_spliced", tcp.spliced),
+        ]
+    }
+
+    fn dials(&self) -> Dials {
+        let counters = self.dialer.counters();
+        let row = |row: outbound::counters::DialRow| DialRow {
+            network: row.network.name(),
+            protocol: row.protocol,
+            results: DialResult::NAMES.into_iter().zip(row.results).collect(),
+            buckets: row.buckets.to_vec(),
+            seconds: row.sum.as_secs_f64(),
+        };
+        let bound = |ms: u64| Duration::from_millis(ms).as_secs_f64();
+        Dials {
+            rows: counters.dials.into_iter().map(row).collect(),
+            permits: counters.permits_used,
+            limit: counters.permits_limit,
+            bounds: BUCKETS_MS.map(bound).to_vec(),
+        }
+    }
+
+    fn update(&self, global: &Global) {
+        self.dialer.update(dialer_settings(global));
+    }
+}

@@ -1,0 +1,202 @@
+//! Rule banks, group states and the janitor, on real maps.
+
+use std::sync::atomic::Ordering;
+
+use honk_common::{
+    flow::ReturnVal,
+    key::{LpmKey, v4_mapped},
+    outbound::{BLOCK, DIRECT, NET_TCP, STATE_DEAD, group_slot},
+    route::{ACT_FALLBACK, DIM_DEST, RuleAct},
+};
+
+use super::*;
+use crate::datapath::{
+    claims::Claims,
+    janitor::{Janitor, Load, Tally},
+    map::Addr,
+};
+
+/// `n` prefixes that all mean the first of two lines.
+fn prefixes(n: u32, first: u8) -> RouteTables {
+    let mut t = all_proxied();
+    let rule = |ordinal, flags, rule| RuleAct {
+        ordinal,
+        flags,
+        rule,
+        ..RuleAct::default()
+    };
+    t.acts = vec![rule(first, 0, 0), rule(USER_FIRST, ACT_FALLBACK, 1)];
+    t.meta.rules = 2;
+    t.meta.dims = DIM_DEST;
+    t.classes[0][0] = 0b11;
+    t.classes.push([0; 16]);
+    t.classes[2][0] = 0b10;
+    t.meta.dest_default = 2;
+    t.dest = (0..n)
+        .map(|i| {
+            let addr = v4_mapped((0xc633_6400 + i).to_be_bytes());
+            let prefix_len = 128;
+            (LpmKey { prefix_len, addr }, 0)
+        })
+        .collect();
+    t
+}
+
+#[test]
+fn rules_change_as_a_whole_or_not_at_all() {
+    lab("swap", |lab| {
+        let (dp, listeners) = lab.start();
+        dp.set_gate(GATE_OPEN).unwrap();
+        let verdict = |port| {
+            let _client = connect(lab, to(ORIGIN4, port));
+            let (_, from) = accept(&listeners.tcp[0]);
+            let key = FlowKey::new(from, to(ORIGIN4, port), PROTO_TCP);
+            let value = dp.lookup(&key).unwrap();
+            (FlowWord::unpack(value.word).ordinal, value.generation)
+        };
+        assert_eq!(verdict(1), (honk_common::outbound::CONTROL, 1));
+        let mut generation = 1;
+        for round in 0..6u8 {
+            generation = dp.commit(&prefixes(300, USER_FIRST + 1 + round)).unwrap();
+            let port = u16::from(round) + 10;
+            assert_eq!(verdict(port), (USER_FIRST + 1 + round, generation));
+        }
+        // A prefix longer than an address: refused by the kernel half way through.
+        let mut bad = prefixes(300, USER_FIRST);
+        bad.dest[200].0.prefix_len = 200;
+        assert!(dp.commit(&bad).is_err());
+        let mut bad = prefixes(300, USER_FIRST);
+        bad.acts.clear();
+        assert!(matches!(dp.commit(&bad), Err(Error::Tables(_))));
+        assert_eq!(verdict(30), (USER_FIRST + 6, generation));
+        assert_eq!(dp.counters().generation, generation);
+        let next = dp.commit(&prefixes(1, USER_FIRST)).unwrap();
+        assert_eq!(next, generation + 1);
+        dp.stop().unwrap();
+    });
+}
+
+#[test]
+fn many_prefixes_are_written_quickly() {
+    lab("prefixes", |lab| {
+        let (dp, _listeners) = lab.start();
+        let tables = prefixes(100_000, DIRECT);
+        let start = Instant::now();
+        dp.commit(&tables).unwrap();
+        let took = start.elapsed();
+        eprintln!("100000 prefixes: {took:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        dp.stop().unwrap();
+    });
+}
+
+#[test]
+fn dead_groups_drop_and_lost_states_heal() {
+    lab("groups", |lab| {
+        let (dp, listeners) = lab.start();
+        dp.commit(&all_proxied()).unwrap();
+        dp.set_gate(GATE_OPEN).unwrap();
+        let slot = group_slot(USER_FIRST, NET_TCP, false);
+        dp.write_groups(&[(slot, STATE_DEAD)]).unwrap();
+        let dropped = |dp: &Datapath| {
+            let stats = dp.counters().stats;
+            stats.iter().find(|(n, _)| *n == "dead_drop").unwrap().1
+        };
+        let _waiting = connect(lab, to(ORIGIN4, 1));
+        eventually("the SYN is dropped", || dropped(&dp) > 0);
+        dp.write_groups(&[(slot, 0)]).unwrap();
+        let _client = connect(lab, to(ORIGIN4, 2));
+        // The first attempt's retransmission may come in as well.
+        let (server, _) = accept(&listeners.tcp[0]);
+        assert_eq!(server.local_addr().unwrap().ip(), ip(ORIGIN4));
+        // Somebody overwrites a slot.
+        let map = &dp.0.shared.maps.group_state;
+        map.put(&slot, &STATE_DEAD).unwrap();
+        keeper::heal_groups(&dp.0.shared);
+        assert_eq!(map.lookup(&slot).unwrap(), Some(0));
+        assert_ne!(BLOCK, DIRECT);
+        dp.stop().unwrap();
+    });
+}
+
+#[test]
+fn idle_entries_go_and_claimed_ones_stay() {
+    lab("janitor", |lab| {
+        let settings = Settings {
+            flow_entries: 20_000,
+            ..lab.settings()
+        };
+        let (dp, _listeners) = Datapath::start(settings).unwrap();
+        let maps = &dp.0.shared.maps;
+        let template = |last_seen_ns| FlowVal {
+            last_seen_ns,
+            word: 0,
+            isn: 5,
+            generation: 1,
+            rule: 0,
+            vlan: 0,
+            pid: 0,
+            pname: [0; 16],
+            mac: [0; 6],
+            gw_mac: [0; 6],
+            ifindex: 0,
+        };
+        let key = |n: u32| {
+            let client = SocketAddr::new(
+                IpAddr::from((0x0a42_0000 + n / 50_000).to_be_bytes()),
+                (n % 50_000) as u16 + 1,
+            );
+            FlowKey::new(client, to(ORIGIN4, 443), PROTO_TCP)
+        };
+        let fresh = u64::MAX / 2;
+        for n in 0..10_000 {
+            // One in ten is in use.
+            let seen = if n % 10 == 0 { fresh } else { 1 };
+            maps.flow.put(&key(n), &template(seen)).unwrap();
+        }
+        let claims = Claims::default();
+        for n in 1..=5 {
+            let seen = dp.lookup(&key(n)).unwrap();
+            claims.claim(&maps.flow, &key(n), &seen);
+        }
+        let idle_return = ReturnVal {
+            last_seen_ns: 1,
+            ifindex: 1,
+            smac: [0; 6],
+            dmac: [0; 6],
+            vlan: 0,
+            flags: 0,
+            pad: [0; 5],
+        };
+        // 10.66.0.0 has live flows, 10.67.0.0 has none.
+        let addr = |a: &str| Addr(honk_common::key::to_bytes(ip(a)));
+        maps.ret.put(&addr("10.66.0.0"), &idle_return).unwrap();
+        maps.ret.put(&addr("10.67.0.0"), &idle_return).unwrap();
+        let tally = Tally::default();
+        let mut janitor = Janitor::new(20_000);
+        eventually("the scan ends", || {
+            janitor
+                .tick(&maps.flow, &maps.ret, &claims, &tally, Load::default())
+                .unwrap();
+            janitor.at_rest()
+        });
+        if tally.expired.load(Ordering::Relaxed) == 0 {
+            return eprintln!("skipped: this machine runs for less than two minutes");
+        }
+        assert_eq!(tally.expired.load(Ordering::Relaxed), 9000 - 5);
+        assert_eq!(tally.flows.load(Ordering::Relaxed), 1000 + 5);
+        assert!((1..=5).all(|n| dp.lookup(&key(n)).is_some()));
+        assert!(maps.ret.lookup(&addr("10.66.0.0")).unwrap().is_some());
+        let uptime: f64 = std::fs::read_to_string("/proc/uptime")
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        if uptime > 601.0 {
+            assert!(maps.ret.lookup(&addr("10.67.0.0")).unwrap().is_none());
+        }
+        dp.stop().unwrap();
+    });
+}

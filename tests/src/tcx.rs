@@ -1,0 +1,140 @@
+//! A foreign TCX program beside honk's: counts every packet, may set the mark, passes on.
+//!
+//! Tests of hook order attach it before or after honk's own programs.
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use crate::netns::Netns;
+
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP: libc::c_int = 1;
+const PROG_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
+const MAP_TYPE_ARRAY: u32 = 2;
+const PROG_TYPE_SCHED_CLS: u32 = 3;
+const TCX_INGRESS: u32 = 46;
+const F_BEFORE: u32 = 1 << 3;
+const F_AFTER: u32 = 1 << 4;
+
+/// Where a foreign program stands in the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// First of all.
+    First,
+    /// Last of all.
+    Last,
+}
+
+/// An attached counting program; detached when dropped.
+#[derive(Debug)]
+pub struct Counter {
+    map: OwnedFd,
+    _link: OwnedFd,
+}
+
+impl Counter {
+    /// Attaches at the ingress of an interface; `mark` is written into every packet.
+    pub fn attach(ns: &Netns, interface: &str, place: Place, mark: Option<u32>) -> Result<Self> {
+        ns.run(|| Self::attach_here(interface, place, mark))
+    }
+
+    fn attach_here(interface: &str, place: Place, mark: Option<u32>) -> Result<Self> {
+        let name = std::ffi::CString::new(interface)?;
+        // SAFETY: name is a valid C string for the duration of the call.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        // type, key size, value size, entries, flags
+        let map = fd_of(MAP_CREATE, &[MAP_TYPE_ARRAY, 4, 8, 1, 0])?;
+        let code = program(map.as_raw_fd(), mark);
+        let license = c"GPL";
+        let program = {
+            let (code_at, license_at) = (code.as_ptr() as u64, license.as_ptr() as u64);
+            // type, instruction count, instructions, licence, log level, size, buffer
+            let attr = [
+                u64::from(PROG_TYPE_SCHED_CLS) | (code.len() as u64) << 32,
+                code_at,
+                license_at,
+                0,
+                0,
+                0,
+            ];
+            fd_of(PROG_LOAD, &attr)?
+        };
+        let flags = if place == Place::First {
+            F_BEFORE
+        } else {
+            F_AFTER
+        };
+        let link = [
+            program.as_raw_fd() as u32,
+            index,
+            TCX_INGRESS,
+            flags,
+            0,
+            0,
+            0,
+            0,
+        ];
+        Ok(Self {
+            map,
+            _link: fd_of(LINK_CREATE, &link)?,
+        })
+    }
+
+    /// Packets seen so far.
+    pub fn count(&self) -> Result<u64> {
+        let (key, mut value) = (0_u32, 0_u64);
+        let attr = [
+            self.map.as_raw_fd() as u64,
+            std::ptr::from_ref(&key) as u64,
+            std::ptr::from_mut(&mut value) as u64,
+            0,
+        ];
+        bpf(MAP_LOOKUP, &attr)?;
+        Ok(value)
+    }
+}
+
+/// Adds one to the only element of the map, writes the mark, returns NEXT.
+fn program(map: i32, mark: Option<u32>) -> Vec<u64> {
+    let insn = |code: u8, dst: u8, src: u8, off: i16, imm: i32| {
+        u64::from(code)
+            | u64::from(src << 4 | dst) << 8
+            | u64::from(off as u16) << 16
+            | u64::from(imm as u32) << 32
+    };
+    let mut code = vec![insn(0xbf, 6, 1, 0, 0)]; // r6 = ctx
+    if let Some(mark) = mark {
+        code.push(insn(0xb4, 1, 0, 0, mark as i32)); // w1 = mark
+        code.push(insn(0x63, 6, 1, 8, 0)); // ctx->mark = w1
+    }
+    code.extend([
+        insn(0x62, 10, 0, -4, 0), // key on the stack = 0
+        insn(0x18, 1, 1, 0, map), // r1 = map
+        0,                        // second half of the wide load
+        insn(0xbf, 2, 10, 0, 0),  // r2 = fp
+        insn(0x07, 2, 0, 0, -4),  // r2 -= 4
+        insn(0x85, 0, 0, 0, 1),   // r0 = map_lookup_elem
+        insn(0x15, 0, 0, 2, 0),   // none: skip
+        insn(0xb7, 1, 0, 0, 1),   // r1 = 1
+        insn(0xdb, 0, 1, 0, 0),   // *r0 += r1, atomically
+        insn(0xb4, 0, 0, 0, -1),  // NEXT
+        insn(0x95, 0, 0, 0, 0),   // exit
+    ]);
+    code
+}
+
+fn fd_of<T>(command: libc::c_int, attr: &[T]) -> Result<OwnedFd> {
+    let fd = bpf(command, attr)?;
+    // SAFETY: the command has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn bpf<T>(command: libc::c_int, attr: &[T]) -> Result<libc::c_int> {
+    // SAFETY: attr holds the fields the command reads, in its layout, and outlives the call.
+    let code = unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_ptr(), size_of_val(attr)) };
+    if code < 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(code as libc::c_int)
+}

@@ -1,0 +1,183 @@
+//! Groups under way: a switch moves new flows and leaves old ones, a dead upstream leaks nothing.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use honk_tests::client;
+use honk_tests::lab::addr;
+use honk_tests::load::Load;
+use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
+use honk_tests::serve::{ECHO, Fault};
+
+#[test]
+fn a_switch_moves_new_flows_and_leaves_old_ones() {
+    play("a_switch_moves_new_flows_and_leaves_old_ones", |scene| {
+        let honk = scene.honk()?;
+        let hc1 = &scene.lab.hc1;
+        let mut old = hc1.run(|| client::connect(at(PROXIED, ECHO)))?;
+        let mut say = |word: &[u8; 4]| -> Result<()> {
+            old.write_all(word)?;
+            let mut back = [0; 4];
+            old.read_exact(&mut back).context("the old flow broke")?;
+            ensure!(&back == word);
+            Ok(())
+        };
+        say(b"one!")?;
+        honk.home.must(&["group", "select", "proxy", "up2"])?;
+        let via2 = addr::HP2;
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == via2);
+        ensure!(hc1.run(|| client::whoami_udp(PROXIED))?.ip() == via2);
+        say(b"two!")?;
+        honk.home.must(&["group", "select", "proxy", "up1"])?;
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        say(b"tri!")
+    });
+}
+
+#[test]
+fn tcp_and_udp_can_be_switched_apart() {
+    play("tcp_and_udp_can_be_switched_apart", |scene| {
+        let honk = scene.honk()?;
+        let hc1 = &scene.lab.hc1;
+        honk.home
+            .must(&["group", "select", "proxy", "up2", "--network", "udp"])?;
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        ensure!(hc1.run(|| client::whoami_udp(PROXIED))?.ip() == addr::HP2);
+        Ok(())
+    });
+}
+
+#[test]
+fn t70_switching_under_load_fails_no_flow() {
+    play("t70_switching_under_load_fails_no_flow", |scene| {
+        let honk = scene.honk()?;
+        let wanted = [addr::HP, addr::HP2];
+        let load = Load::start(&scene.lab.hc1, PROXIED, 200, &wanted);
+        for round in 0..40 {
+            let member = if round % 2 == 0 { "up2" } else { "up1" };
+            honk.home.must(&["group", "select", "proxy", member])?;
+        }
+        let (done, failed) = load.finish();
+        ensure!(
+            failed.is_empty(),
+            "{} of {done}: {:?}",
+            failed.len(),
+            failed.first()
+        );
+        ensure!(done > 50, "only {done} flows");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dead_upstream_leaks_nothing_and_direct_goes_on() {
+    play(
+        "a_dead_upstream_leaks_nothing_and_direct_goes_on",
+        |scene| {
+            let _honk = scene.honk()?;
+            scene.up1 = None;
+            scene.wan.reset()?;
+            let hc1 = scene.lab.hc1.clone();
+            for ip in [PROXIED, PROXIED_V6] {
+                let start = Instant::now();
+                ensure!(
+                    hc1.run(|| client::whoami_tcp(ip)).is_err(),
+                    "{ip} was served"
+                );
+                ensure!(
+                    start.elapsed() < Duration::from_secs(3),
+                    "took {:?}",
+                    start.elapsed()
+                );
+                ensure!(
+                    hc1.run(|| client::whoami_udp(ip)).is_err(),
+                    "{ip} was served over UDP"
+                );
+                ensure!(
+                    hc1.run(|| client::dns(at(ip, 53), "www.test", false))
+                        .is_err()
+                );
+                ensure!(
+                    hc1.run(|| client::dns_tcp(at(ip, 53), "www.test", false))
+                        .is_err()
+                );
+            }
+            ensure!(hc1.run(|| client::whoami_tcp(DIRECT))?.ip() == addr::HG_WAN);
+            let leaks = scene
+                .wan
+                .seen(|t| t.touches(PROXIED) || t.touches(PROXIED_V6))?;
+            ensure!(leaks.is_empty(), "on the WAN: {leaks:?}");
+            scene.revive_up1()?;
+            ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t44_a_dead_upstream_takes_neither_gateway_nor_direct_dns_down() {
+    play(
+        "t44_a_dead_upstream_takes_neither_gateway_nor_direct_dns_down",
+        |scene| {
+            let _honk = scene.honk()?;
+            scene.up1 = None;
+            let page = std::thread::spawn({
+                let hg = scene.lab.hg.clone();
+                move || hg.run(|| std::net::TcpListener::bind("0.0.0.0:80"))
+            });
+            let listener = page.join().map_err(|_| anyhow::anyhow!("no listener"))??;
+            scene
+                .lab
+                .hc1
+                .run(|| client::connect(at(addr::HG_LAN, 80)))?;
+            drop(listener);
+            scene
+                .lab
+                .hc1
+                .run(|| client::dns(at(DIRECT, 53), "www.test", false))?;
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn every_upstream_fault_is_contained() {
+    play("every_upstream_fault_is_contained", |scene| {
+        let _honk = scene.honk()?;
+        let hc1 = scene.lab.hc1.clone();
+        let up1 = scene.up1.as_ref().context("up1")?;
+        scene.wan.reset()?;
+        for fault in [Fault::Drop, Fault::Rst, Fault::Refuse] {
+            up1.faults().set(fault);
+            ensure!(
+                hc1.run(|| client::whoami_tcp(PROXIED)).is_err(),
+                "{fault:?} was served"
+            );
+        }
+        up1.faults().set(Fault::Blackhole);
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED)).is_err());
+        up1.faults().set(Fault::Delay(Duration::from_millis(300)));
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        up1.faults().set(Fault::None);
+        ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        ensure!(scene.leaked(PROXIED)? == 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_choice_survives_a_restart() {
+    play("a_choice_survives_a_restart", |scene| {
+        let honk = scene.honk()?;
+        honk.home.must(&["group", "select", "proxy", "up2"])?;
+        let home = honk.home.clone();
+        ensure!(honk.stop()?.success());
+        let _honk = honk_tests::honk::Honk::start_in(home)?;
+        let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?;
+        if seen.ip() != addr::HP2 {
+            bail!("after the restart the origin saw {seen}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,179 @@
+//! UDP (section 9.4).
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use honk_tests::client;
+use honk_tests::lab::addr;
+use honk_tests::scene::{PROXIED, PROXIED_V6, at, play};
+use honk_tests::serve::{DNS, ECHO, WHOAMI};
+
+#[test]
+fn t15_fragmented_datagrams_are_proxied_whole() {
+    play("t15_fragmented_datagrams_are_proxied_whole", |scene| {
+        let _honk = scene.honk()?;
+        let payload: Vec<u8> = (0..4000_u32).map(|n| (n % 251) as u8).collect();
+        for ip in [PROXIED, PROXIED_V6] {
+            let back = scene.lab.hc1.run(|| -> Result<_> {
+                let socket = client::udp(ip)?;
+                client::ask_udp(&socket, at(ip, ECHO), &payload)
+            })?;
+            ensure!(back == payload, "{ip}: {} of 4000 bytes", back.len());
+        }
+        let leaks = scene
+            .wan
+            .seen(|t| t.touches(PROXIED) || t.touches(PROXIED_V6))?;
+        ensure!(leaks.is_empty(), "on the WAN: {leaks:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn t16_a_udp_server_on_the_gateway_answers_from_its_port() {
+    play(
+        "t16_a_udp_server_on_the_gateway_answers_from_its_port",
+        |scene| {
+            let _honk = scene.honk_with("l4proto(udp) -> proxy")?;
+            let server = scene.lab.hg.run(|| UdpSocket::bind("0.0.0.0:5353"))?;
+            server.set_read_timeout(Some(client::PATIENCE))?;
+            for (ns, to) in [
+                (&scene.lab.ho, addr::HG_WAN),
+                (&scene.lab.hc1, addr::HG_LAN),
+            ] {
+                let asker = ns.run(|| client::udp(to))?;
+                asker.send_to(b"ask", at(to, 5353))?;
+                let mut buffer = [0; 16];
+                let (length, from) = server
+                    .recv_from(&mut buffer)
+                    .context("the server saw nothing")?;
+                server.send_to(&buffer[..length], from)?;
+                let (_, source) = asker.recv_from(&mut buffer).context("no answer")?;
+                ensure!(source == at(to, 5353), "the answer came from {source}");
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t17_a_wildcard_socket_on_the_gateway_swallows_nothing() {
+    play(
+        "t17_a_wildcard_socket_on_the_gateway_swallows_nothing",
+        |scene| {
+            let _honk = scene.honk()?;
+            let swallow = scene.lab.hg.run(|| UdpSocket::bind(("0.0.0.0", WHOAMI)))?;
+            ensure!(scene.lab.hc1.run(|| client::whoami_udp(PROXIED))?.ip() == addr::HP);
+            swallow.set_nonblocking(true)?;
+            ensure!(
+                swallow.recv_from(&mut [0; 8]).is_err(),
+                "the local server saw the datagram"
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t33_a_resolver_on_the_gateway_does_not_disturb_queries() {
+    play(
+        "t33_a_resolver_on_the_gateway_does_not_disturb_queries",
+        |scene| {
+            let _honk = scene.honk()?;
+            let resolver = scene.lab.hg.run(|| UdpSocket::bind("0.0.0.0:53"))?;
+            resolver.set_nonblocking(true)?;
+            let server = at(PROXIED, DNS);
+            scene.lab.hc1.run(|| -> Result<()> {
+                let socket = client::udp(PROXIED)?;
+                let query = |id: u8| {
+                    let mut text = vec![0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+                    text.extend(b"\x03www\x04test\x00\x00\x01\x00\x01");
+                    text
+                };
+                socket.send_to(&query(1), server)?;
+                socket.send_to(&query(2), server)?;
+                let mut ids = Vec::new();
+                for _ in 0..2 {
+                    let mut buffer = [0; 512];
+                    let (_, from) = socket
+                        .recv_from(&mut buffer)
+                        .context("an answer is missing")?;
+                    ensure!(from == server, "answered from {from}");
+                    ids.push(buffer[1]);
+                }
+                ids.sort_unstable();
+                ensure!(ids == [1, 2], "{ids:?}");
+                Ok(())
+            })?;
+            ensure!(
+                resolver.recv_from(&mut [0; 512]).is_err(),
+                "the local resolver was asked"
+            );
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t34_datagram_boundaries_are_kept() {
+    play("t34_datagram_boundaries_are_kept", |scene| {
+        let _honk = scene.honk()?;
+        for sizes in [
+            vec![1200; 1],
+            vec![1200; 2],
+            vec![1200; 10],
+            vec![1200, 7, 1200, 900, 1],
+        ] {
+            let to: SocketAddr = at(PROXIED, ECHO);
+            let mut back = scene.lab.hc1.run(|| -> Result<Vec<usize>> {
+                let socket = client::udp(PROXIED)?;
+                for &size in &sizes {
+                    socket.send_to(&vec![5; size], to)?;
+                }
+                let mut buffer = vec![0; 65536];
+                (0..sizes.len())
+                    .map(|n| {
+                        let (length, from) = socket
+                            .recv_from(&mut buffer)
+                            .with_context(|| format!("datagram {n} of {sizes:?}"))?;
+                        ensure!(from == to);
+                        Ok(length)
+                    })
+                    .collect()
+            })?;
+            let mut wanted = sizes.clone();
+            wanted.sort_unstable();
+            back.sort_unstable();
+            ensure!(back == wanted, "{back:?} instead of {wanted:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn many_clients_ports_do_not_mix() {
+    play("many_clients_ports_do_not_mix", |scene| {
+        let _honk = scene.honk()?;
+        let to = at(PROXIED, ECHO);
+        for ns in [&scene.lab.hc1, &scene.lab.hc2] {
+            ns.run(|| -> Result<()> {
+                let sockets: Vec<UdpSocket> = (0..100)
+                    .map(|_| client::udp(PROXIED))
+                    .collect::<Result<_>>()?;
+                for (n, socket) in sockets.iter().enumerate() {
+                    socket.send_to(&(n as u32).to_be_bytes(), to)?;
+                }
+                for (n, socket) in sockets.iter().enumerate() {
+                    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+                    let mut buffer = [0; 8];
+                    let (length, _) = socket
+                        .recv_from(&mut buffer)
+                        .with_context(|| format!("socket {n}"))?;
+                    ensure!(buffer[..length] == (n as u32).to_be_bytes(), "socket {n}");
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    });
+}
