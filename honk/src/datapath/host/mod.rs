@@ -4,9 +4,11 @@
 //! reports when links or addresses change (and every minute), and repairs the difference. All
 //! requests about them come through one bounded queue, so nothing here is shared or locked.
 
+mod ends;
+
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     sync::{
         Arc,
         mpsc::{Receiver, SyncSender, TryRecvError},
@@ -22,19 +24,22 @@ use honk_common::{
 use super::{
     Shared, TARGET, bpf,
     error::Error,
-    hooks::{self, Hooks, Method},
+    hooks::Hooks,
     lan::{self, Resolved},
-    pair::{self, HostEnd},
+    pair,
     status::InterfaceStatus,
     sysctl::Sysctls,
     wake::Wake,
 };
-use crate::netlink::{Address, Link, Rtnl, Side, Watch};
+use crate::netlink::{Address, Link, Rtnl, Watch};
 
 /// Everything is compared at least this often.
 const RECONCILE: Duration = Duration::from_secs(60);
 /// Changes come in bursts; one comparison serves a burst.
 const SETTLE: Duration = Duration::from_millis(20);
+
+/// Time between attempts to repair the pair.
+const PAIR_PAUSE: Duration = Duration::from_secs(5);
 
 type Reply = SyncSender<Result<(), Error>>;
 
@@ -49,14 +54,6 @@ pub(super) enum Ask {
     Crash,
 }
 
-/// Attachments to the pair; with `clsact` they have no descriptor and die with the link.
-#[derive(Debug, Default)]
-struct PairHooks {
-    dev0: Option<OwnedFd>,
-    peer: Option<OwnedFd>,
-    lookup: Option<OwnedFd>,
-}
-
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) shared: Arc<Shared>,
@@ -67,7 +64,8 @@ pub(super) struct Host {
     pub(super) block: bool,
     pub(super) param: Param,
     pair: Option<pair::State>,
-    pair_hooks: PairHooks,
+    pair_hooks: ends::PairHooks,
+    pair_pause: Option<Instant>,
     mtu: u32,
     watch: Watch,
     inside: Watch,
@@ -92,7 +90,8 @@ impl Host {
             block: false,
             param,
             pair: None,
-            pair_hooks: PairHooks::default(),
+            pair_hooks: ends::PairHooks::default(),
+            pair_pause: None,
             mtu: 1500,
             watch,
             inside,
@@ -109,59 +108,6 @@ impl Host {
         self.pair_hooks.lookup =
             Some(lookup.map_err(Error::io("attach listener_lookup to the private namespace"))?);
         self.reconcile_lan(true)
-    }
-
-    fn build_pair(&mut self) -> Result<(), Error> {
-        let v6 = self.shared.features.v6;
-        let state = pair::create(&mut self.rtnl, &self.shared.netns, self.mtu, v6)?;
-        self.pair = Some(state);
-        self.param.honk0_ifindex = state.host;
-        self.param.peer_mac = state.peer_mac;
-        self.write_param()?;
-        self.attach_pair(&state)
-    }
-
-    fn attach_pair(&mut self, state: &pair::State) -> Result<(), Error> {
-        let programs = Arc::clone(&self.shared.programs);
-        let peer = state.peer;
-        let failed = |program| {
-            move |source| Error::Attach {
-                name: pair::HOST.to_owned(),
-                program,
-                source: Box::new(source),
-            }
-        };
-        match self.shared.features.method {
-            Method::Tcx => {
-                let create = |fd: &OwnedFd, link| {
-                    bpf::attach_tcx(fd.as_fd(), link, Side::Ingress, bpf::Order::Last)
-                        .map_err(Error::io("create a TCX link"))
-                };
-                let inner = self.shared.netns.run({
-                    let programs = Arc::clone(&programs);
-                    move || create(&programs.peer, peer)
-                })?;
-                self.pair_hooks.peer = Some(inner.map_err(failed("peer_ingress"))?);
-                let outer = create(&programs.dev0, state.host);
-                self.pair_hooks.dev0 = Some(outer.map_err(failed("dev0_ingress"))?);
-            }
-            Method::Clsact => {
-                let inner = self.shared.netns.run({
-                    let programs = Arc::clone(&programs);
-                    move || {
-                        let mut rtnl = Rtnl::open()?;
-                        let fd = programs.peer.as_fd();
-                        hooks::attach_clsact(&mut rtnl, peer, Side::Ingress, "peer_ingress", fd)
-                    }
-                })?;
-                inner.map_err(failed("peer_ingress"))?;
-                let fd = programs.dev0.as_fd();
-                let rtnl = &mut self.rtnl;
-                hooks::attach_clsact(rtnl, state.host, Side::Ingress, "dev0_ingress", fd)
-                    .map_err(failed("dev0_ingress"))?;
-            }
-        }
-        Ok(())
     }
 
     /// Serves until asked to stop.
@@ -194,8 +140,7 @@ impl Host {
                 }
             }
             if now >= due || changed.is_some_and(|at| now >= at + SETTLE) {
-                self.reconcile();
-                due = Instant::now() + RECONCILE;
+                due = self.reconcile();
                 changed = None;
             }
         }
@@ -273,81 +218,24 @@ impl Host {
         Ok(())
     }
 
-    /// Compares and repairs everything; problems are shown and tried again next time.
-    fn reconcile(&mut self) {
-        if let Err(e) = self.reconcile_pair() {
-            tracing::error!(target: TARGET, error = %e, "the pair needs repair");
+    /// Compares and repairs everything; problems are shown and tried again later. Returns when
+    /// to look again at the latest.
+    fn reconcile(&mut self) -> Instant {
+        let now = Instant::now();
+        let mut next = now + RECONCILE;
+        // Attempts to make the pair cause events themselves; they must not chase each other.
+        if self.pair_pause.is_none_or(|until| now >= until) {
+            self.pair_pause = None;
+            if let Err(e) = self.reconcile_pair() {
+                tracing::error!(target: TARGET, error = %e, "the pair needs repair");
+                next = now + PAIR_PAUSE;
+                self.pair_pause = Some(next);
+            }
         }
         if let Err(e) = self.reconcile_lan(false) {
             tracing::error!(target: TARGET, error = %e, "cannot compare interfaces");
         }
-    }
-
-    fn reconcile_pair(&mut self) -> Result<(), Error> {
-        let links = self.rtnl.links()?;
-        let Some(mut state) = self.pair else {
-            return self.build_pair();
-        };
-        let host_mac = match pair::host_end(&links, &state) {
-            HostEnd::Missing => return self.rebuild_pair(),
-            HostEnd::Down => {
-                pair::repair_host(&mut self.rtnl, &state)?;
-                state.host_mac
-            }
-            HostEnd::Fine(mac) => mac,
-        };
-        let v6 = self.shared.features.v6;
-        let inside = self
-            .shared
-            .netns
-            .run(move || pair::inspect(host_mac, v6))??;
-        let Some((peer, peer_mac)) = inside else {
-            return self.rebuild_pair();
-        };
-        if !self.pair_is_hooked(&state) {
-            tracing::warn!(target: TARGET, "programs of the pair were removed; attaching again");
-            self.attach_pair(&state)?;
-        }
-        state.host_mac = host_mac;
-        state.peer = peer;
-        if state.peer_mac != peer_mac {
-            state.peer_mac = peer_mac;
-            self.param.peer_mac = peer_mac;
-            self.write_param()?;
-        }
-        self.pair = Some(state);
-        Ok(())
-    }
-
-    fn rebuild_pair(&mut self) -> Result<(), Error> {
-        tracing::warn!(target: TARGET, "the pair is gone; making it again");
-        if let Some(state) = self.pair.take() {
-            pair::delete(&mut self.rtnl, state.host)?;
-        }
-        pair::remove_stale(&mut self.rtnl)?;
-        self.build_pair()
-    }
-
-    fn pair_is_hooked(&mut self, state: &pair::State) -> bool {
-        match self.shared.features.method {
-            Method::Tcx => {
-                let alive = |fd: &Option<OwnedFd>, link| {
-                    fd.as_ref().is_some_and(|fd| {
-                        bpf::tcx_link(fd.as_fd()).ok().flatten() == Some((link, Side::Ingress))
-                    })
-                };
-                alive(&self.pair_hooks.dev0, state.host) && alive(&self.pair_hooks.peer, state.peer)
-            }
-            Method::Clsact => {
-                let has = |rtnl: &mut Rtnl, link| rtnl.filters(link).is_ok_and(|f| !f.is_empty());
-                let peer = state.peer;
-                let inner = self.shared.netns.run(move || {
-                    let mut rtnl = Rtnl::open().ok()?;
-                    has(&mut rtnl, peer).then_some(())
-                });
-                has(&mut self.rtnl, state.host) && inner.is_ok_and(|found| found.is_some())
-            }
-        }
+        self.pair_pause.map_or(next, |until| next.min(until))
     }
 
     /// Hooks, local addresses, MTU and host settings. With `strict`, a named interface that
