@@ -8,6 +8,7 @@ pub(crate) mod counters;
 pub(crate) mod tcp;
 #[cfg(test)]
 pub(crate) mod testkit;
+pub(crate) mod udp;
 
 use std::{
     io,
@@ -17,7 +18,8 @@ use std::{
 
 use self::{
     counters::{Cap, TcpCounters, TcpSnapshot},
-    tcp::{Command, Loops, Timeouts},
+    tcp::{Loops, Timeouts},
+    udp::{Limits, Udp},
 };
 use crate::{
     flow::{Admission, Listeners, ReplySockets},
@@ -30,6 +32,9 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 /// Descriptors left to the rest of the daemon.
 const RESERVED_FDS: usize = 256;
 
+/// UDP flows at once; they hold no descriptors of their own.
+const MAX_UDP_FLOWS: usize = 1 << 16;
+
 /// Sizes of the inbound side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -41,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) max_tcp: usize,
     /// Pipes at once, two descriptors each.
     pub(crate) max_pipes: usize,
+    pub(crate) udp: Limits,
     pub(crate) timeouts: Timeouts,
 }
 
@@ -55,6 +61,10 @@ impl Settings {
             loops: std::thread::available_parallelism().map_or(1, Into::into),
             max_tcp: budget / 4,
             max_pipes: (budget / 16).min(4096),
+            udp: Limits {
+                flows: MAX_UDP_FLOWS,
+                tunnels: budget / 16,
+            },
             timeouts: Timeouts::default(),
         }
     }
@@ -68,12 +78,14 @@ pub(crate) struct Snapshot {
     pub(crate) tcp_flows: usize,
     /// Pipes now.
     pub(crate) pipes: usize,
+    pub(crate) udp: udp::Snapshot,
 }
 
 /// The running inbound side.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     loops: Mutex<Loops>,
+    udp: Udp,
 }
 
 /// Starts accepting. Must be called on a thread in the host's network namespace and inside a
@@ -82,28 +94,39 @@ pub(crate) fn serve(
     listeners: Listeners,
     admission: Arc<dyn Admission>,
     dialer: Arc<Dialer>,
-    _replies: Arc<dyn ReplySockets>,
+    replies: Arc<dyn ReplySockets>,
     settings: Settings,
 ) -> io::Result<Inbound> {
     let shared = tcp::Shared {
-        admission,
-        dialer,
+        admission: Arc::clone(&admission),
+        dialer: Arc::clone(&dialer),
         listeners: listeners.tcp,
         counters: TcpCounters::default(),
         cap: Cap::new(settings.max_tcp),
         timeouts: settings.timeouts,
+        accepting: true.into(),
     };
     let pipes = PipeBudget::new(settings.max_pipes);
     let loops = Loops::start(shared, pipes, settings.loops)?;
+    let udp = Udp::start(
+        listeners.udp,
+        admission,
+        dialer,
+        replies,
+        settings.tproxy_port,
+        settings.udp,
+    )?;
     Ok(Inbound {
         loops: Mutex::new(loops),
+        udp,
     })
 }
 
 impl Inbound {
     /// Takes no new flows; those that live go on.
     pub(crate) fn stop_accepting(&self) {
-        self.lock().send_all(|| Command::StopAccepting);
+        self.lock().stop_accepting();
+        self.udp.stop_accepting();
     }
 
     /// Waits until the TCP flows have ended, at most until `deadline`, then closes what is
@@ -115,6 +138,7 @@ impl Inbound {
         }
         // A loop ends within one turn, so this blocks for microseconds.
         self.lock().finish();
+        self.udp.finish().await;
     }
 
     pub(crate) fn counters(&self) -> Snapshot {
@@ -123,6 +147,7 @@ impl Inbound {
             tcp: loops.shared.counters.snapshot(),
             tcp_flows: loops.shared.cap.used(),
             pipes: loops.pipes.open(),
+            udp: self.udp.counters(),
         }
     }
 

@@ -172,7 +172,7 @@ async fn relay_address(
                     let found = found
                         .await
                         .map_err(|e| super::resolve_error(e.to_string()))?;
-                    found.ips.first().copied().unwrap_or(peer.ip())
+                    found.ips.first().copied().unwrap_or_else(|| peer.ip())
                 }
             };
             SocketAddr::new(ip, port)

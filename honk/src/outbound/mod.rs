@@ -11,7 +11,7 @@ pub(crate) mod handshake;
 pub(crate) mod permits;
 pub(crate) mod resolve;
 pub(crate) mod server;
-mod stream;
+pub(crate) mod stream;
 
 use std::{
     collections::HashMap,

@@ -72,6 +72,7 @@ pub(crate) struct ServerState {
     list: ArcSwapOption<AddrList>,
     refreshing: AtomicU8,
     pipelining: AtomicU8,
+    doubted: AtomicU8,
 }
 
 /// What [`ServerState::candidates`] knows.
@@ -104,6 +105,7 @@ impl ServerState {
             list: ArcSwapOption::new(list),
             refreshing: AtomicU8::new(0),
             pipelining: AtomicU8::new(UNKNOWN),
+            doubted: AtomicU8::new(0),
         }
     }
 
@@ -173,8 +175,17 @@ impl ServerState {
         self.pipelining.store(value, Relaxed);
     }
 
-    /// A pipelined handshake went wrong: the server may have been replaced by another.
+    /// A pipelined handshake was garbled: the server is not the one that was tested. Once
+    /// that may be a replacement, twice it is a server whose test means nothing.
     pub(crate) fn doubt(&self) {
+        let again = self.doubted.swap(1, Relaxed) == 1;
+        self.pipelining
+            .store(if again { REFUSED } else { UNKNOWN }, Relaxed);
+    }
+
+    /// A pipelined handshake got no reply in time: most likely the target's fault, but a new
+    /// server that loses requests would look the same.
+    pub(crate) fn test_again(&self) {
         self.pipelining.store(UNKNOWN, Relaxed);
     }
 }
@@ -266,6 +277,11 @@ mod tests {
         assert_eq!(state.mode(), Mode::Pipelined);
         state.doubt();
         assert_eq!(state.mode(), Mode::Serial);
+        assert!(state.claim_test());
+        state.tested(Some(true));
+        state.doubt();
+        assert!(!state.claim_test(), "twice is enough");
+        state.test_again();
         assert!(state.claim_test());
         state.tested(Some(false));
         assert!(!state.claim_test(), "a refusal is final until doubted");

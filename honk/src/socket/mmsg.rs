@@ -136,7 +136,8 @@ impl std::fmt::Debug for RecvBatch {
 /// One datagram to send: a header that may be empty, then the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
-    pub(crate) to: SocketAddr,
+    /// `None` on connected sockets.
+    pub(crate) to: Option<SocketAddr>,
     /// Source address to use instead of the socket's own; needs a transparent socket when
     /// the address is not local.
     pub(crate) from: Option<IpAddr>,
@@ -155,14 +156,16 @@ pub(crate) fn send(socket: &impl AsFd, batch: &[Outgoing<'_>]) -> io::Result<usi
     // SAFETY: as above.
     let mut heads: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
     for (i, out) in batch.iter().take(count).enumerate() {
-        let (name, name_len) = to_storage(out.to);
         for (vec, part) in vecs[i].iter_mut().zip([out.header, out.payload]) {
             vec.iov_base = part.as_ptr().cast_mut().cast();
             vec.iov_len = part.len();
         }
         let head = &mut heads[i].msg_hdr;
-        head.msg_name = ptr::from_mut(names[i].write(name)).cast();
-        head.msg_namelen = name_len;
+        if let Some(to) = out.to {
+            let (name, name_len) = to_storage(to);
+            head.msg_name = ptr::from_mut(names[i].write(name)).cast();
+            head.msg_namelen = name_len;
+        }
         head.msg_iov = vecs[i].as_mut_ptr();
         head.msg_iovlen = 2;
         if let Some(from) = out.from {
@@ -299,7 +302,7 @@ mod tests {
             let big = vec![7u8; 60_000];
             let payloads: [&[u8]; 4] = [b"one", b"", &big, b"four"];
             let batch = payloads.map(|payload| Outgoing {
-                to,
+                to: Some(to),
                 from: None,
                 header: b"h:",
                 payload,
@@ -338,7 +341,7 @@ mod tests {
         let b = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sources = ["127.0.0.2", "127.0.0.3"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let batch = sources.map(|from| Outgoing {
-            to: b.local_addr().unwrap(),
+            to: Some(b.local_addr().unwrap()),
             from: Some(from),
             header: &[],
             payload: b"x",
@@ -354,7 +357,7 @@ mod tests {
     fn an_ipv6_source_control_is_accepted() {
         let (a, b) = pair("::1");
         let out = Outgoing {
-            to: b.local_addr().unwrap(),
+            to: Some(b.local_addr().unwrap()),
             from: Some("::1".parse().unwrap()),
             header: &[],
             payload: b"x",

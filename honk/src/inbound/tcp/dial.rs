@@ -308,10 +308,7 @@ impl Worker {
         // The shared buffer is lent out while `self` is needed whole.
         let mut scratch = std::mem::take(&mut self.shop.scratch);
         let mut agreed = None;
-        loop {
-            let Some(dial) = self.dial(token) else {
-                break;
-            };
+        while let Some(dial) = self.dial(token) {
             let (Some(fd), Some(handshake)) = (&dial.socket, &mut dial.handshake) else {
                 break;
             };
@@ -435,7 +432,9 @@ impl Worker {
         let protocol = match &dial.server {
             Some(server) => {
                 if dial.pipelined {
-                    server.doubt();
+                    if error.class == Class::TargetTimeout {
+                        server.test_again();
+                    }
                     let garbled = matches!(
                         error.class,
                         Class::ProxyProtocol | Class::UnknownPreResponse | Class::ProxyAuth
@@ -443,6 +442,7 @@ impl Worker {
                     if garbled && !dial.serial_only {
                         // The server is not the one that was tested. No payload has left
                         // yet, so the flow may ask again in small steps.
+                        server.doubt();
                         dial.serial_only = true;
                         dial.pipelined = false;
                         dial.handshake = None;

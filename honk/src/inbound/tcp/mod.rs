@@ -6,7 +6,15 @@ mod mailbox;
 mod slab;
 mod worker;
 
-use std::{io, net::TcpListener, sync::Arc, thread::JoinHandle};
+use std::{
+    io,
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
 
 use self::{mailbox::Mailbox, worker::Worker};
 use super::counters::{Cap, TcpCounters};
@@ -26,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) counters: TcpCounters,
     pub(crate) cap: Arc<Cap>,
     pub(crate) timeouts: Timeouts,
+    /// Cleared for good by [`Loops::stop_accepting`].
+    pub(crate) accepting: AtomicBool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -71,8 +81,13 @@ impl Loops {
         Ok(loops)
     }
 
-    /// Gives a message to one loop, or to all.
-    pub(crate) fn send_all(&self, command: impl Fn() -> Command) {
+    /// Takes no new connections.
+    pub(crate) fn stop_accepting(&self) {
+        self.shared.accepting.store(false, Ordering::Relaxed);
+        self.send_all(|| Command::StopAccepting);
+    }
+
+    fn send_all(&self, command: impl Fn() -> Command) {
         for mailbox in &self.mailboxes {
             mailbox.send(command());
         }

@@ -76,7 +76,6 @@ pub(super) struct Worker {
     /// Time of the current turn.
     pub(super) now: Instant,
     again: Vec<Token>,
-    accepting: bool,
     paused_until: Option<Instant>,
     pub(super) next_sweep: Instant,
     /// Given up for a moment to shed a connection when descriptors run out.
@@ -94,7 +93,7 @@ impl Worker {
         let data = EventData::new_u64(MAILBOX);
         epoll::add(&epoll, &mailbox.event, data, EventFlags::IN)?;
         let now = Instant::now();
-        let mut worker = Self {
+        let worker = Self {
             shared,
             mailbox,
             epoll,
@@ -103,7 +102,6 @@ impl Worker {
             shop: Shop::new(PipePool::new(pipes, SPARE_PIPES)),
             now,
             again: Vec::new(),
-            accepting: true,
             paused_until: None,
             next_sweep: now,
             reserve: spare_descriptor(),
@@ -182,7 +180,7 @@ impl Worker {
         })
     }
 
-    fn watch_listeners(&mut self) -> io::Result<()> {
+    fn watch_listeners(&self) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         for (i, listener) in self.shared.listeners.iter().enumerate().take(MAX_LISTENERS) {
             let data = EventData::new_u64(LISTENER + i as u64);
@@ -191,7 +189,7 @@ impl Worker {
         Ok(())
     }
 
-    fn unwatch_listeners(&mut self) {
+    fn unwatch_listeners(&self) {
         if self.paused_until.is_none() {
             for listener in self.shared.listeners.iter().take(MAX_LISTENERS) {
                 let _ = epoll::delete(&self.epoll, listener);
@@ -200,10 +198,14 @@ impl Worker {
     }
 
     fn accept(&mut self, index: usize) {
-        if !self.accepting || self.paused_until.is_some() {
-            return;
-        }
         for _ in 0..ACCEPTS {
+            let open = self
+                .shared
+                .accepting
+                .load(std::sync::atomic::Ordering::Relaxed);
+            if !open || self.paused_until.is_some() {
+                return;
+            }
             let Some(listener) = self.shared.listeners.get(index) else {
                 return;
             };
@@ -251,7 +253,6 @@ impl Worker {
             Command::StopAccepting => {
                 self.unwatch_listeners();
                 self.paused_until = None;
-                self.accepting = false;
             }
             Command::Finish => self.finished = true,
         }

@@ -1,0 +1,205 @@
+//! The task of a tunnel: opens the carrier, then brings replies to the client.
+
+use std::{
+    cell::RefCell,
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Instant,
+};
+
+use honk_policy::node::{Node, Protocol};
+use honk_wire::Target;
+
+use super::{Service, carrier::Carrier, reply::ReplyKey, tunnel::Tunnel};
+use crate::{
+    flow::CloseReason,
+    socket::{
+        Mark,
+        mmsg::{Outgoing, RecvBatch, send},
+    },
+};
+
+thread_local! {
+    /// Receive buffers are big and used only between two awaits, so one per thread is enough
+    /// for all tunnels.
+    static BATCH: RefCell<RecvBatch> = RefCell::new(RecvBatch::new());
+}
+
+/// Runs a tunnel until its flows have left or its carrier is gone.
+pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<Node>, mark: Mark) {
+    if leaf.protocol != Protocol::Direct {
+        let opened = tokio::select! {
+            opened = Carrier::socks5(&service.dialer, &leaf, mark) => opened,
+            () = tunnel.left.notified() => {
+                let waiting = tunnel.abandon(&service.backlog);
+                service.counters.drop_closed.add(waiting as u64);
+                return;
+            }
+        };
+        match opened {
+            Ok(carrier) => {
+                let sent = tunnel.open(carrier, &service.backlog);
+                service.counters.drop_send.add(sent.dropped as u64);
+                if sent.broken {
+                    return service.end_tunnel(&tunnel, CloseReason::Reset);
+                }
+            }
+            Err(error) => {
+                service.dialer.report(&leaf, &error);
+                return service.end_tunnel(&tunnel, CloseReason::DialFailed);
+            }
+        }
+    }
+    let Some(carrier) = tunnel.carrier() else {
+        return;
+    };
+    tokio::select! {
+        () = bring_replies(&service, &tunnel, carrier) => {}
+        () = control_end(carrier) => {}
+        () = tunnel.left.notified() => return,
+    }
+    service.end_tunnel(&tunnel, CloseReason::Reset);
+}
+
+/// Completes when the server ends the association.
+async fn control_end(carrier: &Carrier) {
+    let Some(control) = &carrier.control else {
+        return std::future::pending().await;
+    };
+    loop {
+        if control.readable().await.is_err() {
+            return;
+        }
+        match control.try_read(&mut [0; 64]) {
+            Ok(0) => return,
+            // Nothing is expected here; whatever it is, the association goes on.
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// A reply whose socket has to be made first.
+type Late = (SocketAddr, Box<[u8]>);
+
+/// Brings replies until the carrier breaks.
+async fn bring_replies(service: &Service, tunnel: &Tunnel, carrier: &Carrier) {
+    while carrier.socket.readable().await.is_ok() {
+        let late = BATCH.with_borrow_mut(|batch| {
+            super::recv_batch(&carrier.socket, batch)?;
+            Ok(deliver(service, tunnel, carrier, batch))
+        });
+        match late {
+            Ok(late) => deliver_late(service, tunnel, late).await,
+            Err(e) if io::Error::kind(&e) == io::ErrorKind::WouldBlock => {}
+            Err(e) if carrier.fatal(&e) => return,
+            Err(_) => service.counters.receive_errors.inc(),
+        }
+    }
+}
+
+/// Delivers a batch; returns what needs a socket that does not exist yet.
+fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBatch) -> Vec<Late> {
+    let now = Instant::now();
+    let client = tunnel.key.client;
+    let mut late = Vec::new();
+    let mut run: Vec<Outgoing<'_>> = Vec::new();
+    let mut current: Option<(ReplyKey, Arc<UdpSocket>)> = None;
+    for datagram in batch.iter().filter(|d| !d.cut) {
+        let parsed = carrier.unwrap(datagram.source, datagram.payload);
+        let named = parsed.and_then(|(from, payload)| Some((address(tunnel, from)?, payload)));
+        let Some((source, payload)) = named.filter(|(s, _)| fits(*s, client)) else {
+            service.counters.drop_reply.inc();
+            continue;
+        };
+        account(service, tunnel, source, payload.len(), now);
+        let key = service.replies.key(source);
+        if current.as_ref().is_none_or(|(k, _)| *k != key) {
+            send_run(service, &current, &mut run);
+            current = service.replies.find(key, now).map(|socket| (key, socket));
+        }
+        if current.is_some() {
+            run.push(Outgoing {
+                to: Some(client),
+                from: Some(source.ip()),
+                header: &[],
+                payload,
+            });
+        } else {
+            late.push((source, payload.into()));
+        }
+    }
+    send_run(service, &current, &mut run);
+    late
+}
+
+/// Sends replies that share a socket. What the system does not take is lost, as on any link.
+fn send_run(
+    service: &Service,
+    current: &Option<(ReplyKey, Arc<UdpSocket>)>,
+    run: &mut Vec<Outgoing<'_>>,
+) {
+    let mut rest = run.as_slice();
+    while let (Some((_, socket)), false) = (current, rest.is_empty()) {
+        match send(socket, rest) {
+            Ok(n) => {
+                service.counters.replied.add(n as u64);
+                rest = &rest[n.min(rest.len())..];
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                service.counters.drop_send.add(rest.len() as u64);
+                break;
+            }
+            Err(_) => {
+                service.counters.drop_send.inc();
+                rest = &rest[1..];
+            }
+        }
+    }
+    run.clear();
+}
+
+async fn deliver_late(service: &Service, tunnel: &Tunnel, late: Vec<Late>) {
+    for (source, payload) in late {
+        let key = service.replies.key(source);
+        match service.replies.make(key, Instant::now()).await {
+            Ok(socket) => {
+                let mut run = vec![Outgoing {
+                    to: Some(tunnel.key.client),
+                    from: Some(source.ip()),
+                    header: &[],
+                    payload: &payload,
+                }];
+                send_run(service, &Some((key, socket)), &mut run);
+            }
+            Err(_) => service.counters.drop_reply_socket.inc(),
+        }
+    }
+}
+
+/// The address a reply came from. A name can only mean a target of this tunnel, because this
+/// side never sends names.
+fn address(tunnel: &Tunnel, source: Target<'_>) -> Option<SocketAddr> {
+    match source {
+        Target::Ip(addr) => Some(addr),
+        Target::Name(name, port) => match name.parse::<IpAddr>() {
+            Ok(ip) => Some(SocketAddr::new(ip.to_canonical(), port)),
+            Err(_) => tunnel.only_target(port),
+        },
+    }
+}
+
+/// Whether a datagram with this source can be sent to the client at all.
+fn fits(source: SocketAddr, client: SocketAddr) -> bool {
+    source.is_ipv4() == client.is_ipv4() && !source.ip().is_unspecified() && source.port() != 0
+}
+
+fn account(service: &Service, tunnel: &Tunnel, source: SocketAddr, len: usize, now: Instant) {
+    if let Some(flow) = tunnel.flow_for(source) {
+        service.table.touch_down(&flow, now);
+        flow.entry.counters.add_down(len as u64);
+    }
+}
