@@ -4,7 +4,10 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex, atomic::AtomicU64, atomic::Ordering},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,6 +35,8 @@ pub(crate) struct World {
     closed: Mutex<Vec<(Arc<FlowEntry>, CloseReason)>>,
     changed: Condvar,
     admitted: AtomicU64,
+    /// The next admission panics.
+    pub(crate) bug: AtomicBool,
 }
 
 impl World {
@@ -112,6 +117,10 @@ pub(crate) struct Gate(pub(crate) Arc<World>);
 
 impl Admission for Gate {
     fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+        assert!(
+            !self.0.bug.swap(false, Ordering::SeqCst),
+            "a bug in the admission"
+        );
         let answer = self.0.answer.lock().unwrap().clone();
         match answer.unwrap_or(Err(Refusal::Blocked)) {
             Ok(leaf) => Ok(self.0.route(flow, leaf)),

@@ -9,6 +9,7 @@ mod worker;
 use std::{
     io,
     net::TcpListener,
+    panic,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -72,10 +73,12 @@ impl Loops {
         };
         for n in 0..count.max(1) {
             let mailbox = Mailbox::new()?;
-            let shared = Arc::clone(&loops.shared);
-            let worker = Worker::new(shared, Arc::clone(&mailbox), pipes.clone())?;
+            let (shared, own) = (Arc::clone(&loops.shared), Arc::clone(&mailbox));
+            let pipes = pipes.clone();
+            let make = move || Worker::new(Arc::clone(&shared), Arc::clone(&own), pipes.clone());
+            let first = make()?;
             let builder = std::thread::Builder::new().name(format!("honk-tcp-{n}"));
-            loops.threads.push(builder.spawn(move || worker.run())?);
+            loops.threads.push(builder.spawn(move || run(first, make))?);
             loops.mailboxes.push(mailbox);
         }
         Ok(loops)
@@ -97,8 +100,26 @@ impl Loops {
     pub(crate) fn finish(&mut self) {
         self.send_all(|| Command::Finish);
         for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("relay_loop_panicked");
+            // Panics were caught and told inside.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs a loop. A panic is a bug that ends the flows of this loop, not the gateway: the loop
+/// starts afresh.
+fn run(mut worker: Worker, make: impl Fn() -> io::Result<Worker>) {
+    loop {
+        let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| worker.run()));
+        if ended.is_ok() {
+            return;
+        }
+        tracing::error!("relay_loop_panicked");
+        match make() {
+            Ok(fresh) => worker = fresh,
+            Err(error) => {
+                tracing::error!(%error, "relay_loop_lost");
+                return;
             }
         }
     }

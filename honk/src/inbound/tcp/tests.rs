@@ -647,3 +647,16 @@ fn many_short_flows_leave_nothing_behind() {
     until("all seats are free", || bed.loops.shared.cap.used() == 0);
     assert_eq!(bed.dials(DialResult::Ok), 400);
 }
+
+#[test]
+fn a_panic_costs_one_loop_its_flows_and_no_more() {
+    let (node, _) = echo_node(None);
+    let bed = bed(World::through(socks5(node, None)));
+    bed.world.bug.store(true, Ordering::SeqCst);
+    let mut victim = bed.client();
+    assert_ne!(victim.read(&mut [0; 1]).ok(), Some(1), "closed, not served");
+    for _ in 0..20 {
+        exchange(&mut bed.client(), b"alive");
+    }
+    until("all seats are free", || bed.loops.shared.cap.used() == 0);
+}

@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Runs until [`Command::Finish`].
-    pub(super) fn run(mut self) {
+    pub(super) fn run(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.finished {
             events.clear();

@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
+    panic,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -164,7 +165,13 @@ async fn receive(service: Arc<Service>, socket: UdpSocket) {
             return;
         }
         match recv_batch(&socket, &mut batch) {
-            Ok(()) => service.take_batch(&batch),
+            Ok(()) => {
+                // A panic is a bug that costs this batch, not the socket.
+                let take = panic::AssertUnwindSafe(|| service.take_batch(&batch));
+                if panic::catch_unwind(take).is_err() {
+                    tracing::error!("udp_batch_panicked");
+                }
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => service.counters.receive_errors.inc(),
         }
