@@ -69,9 +69,10 @@ impl Report {
         );
         for row in &self.0 {
             let result = if row.ok { "ok" } else { "FAILED" };
+            let seen: String = row.seen.chars().take(c).collect();
             println!(
                 "{:<a$}  {:<b$}  {:<c$}  {result:<6}  {}",
-                row.flow, row.to, row.seen, row.why
+                row.flow, row.to, seen, row.why
             );
         }
         println!();

@@ -106,20 +106,23 @@ fn section(text: &mut String, title: &str, body: &str) {
     }
 }
 
-/// Cuts `expires 12sec` and the like out of a line.
+/// Cuts `expires 12sec`, bridge timers and the like out of a line.
 fn without_ages(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
     let mut words = Vec::new();
     let mut skip = false;
-    for word in line.split(' ') {
+    for word in line.split_whitespace() {
         if skip {
             skip = false;
-        } else if matches!(word, "expires" | "valid_lft" | "preferred_lft" | "age") {
+        } else if matches!(word, "expires" | "valid_lft" | "preferred_lft" | "age")
+            || word.ends_with("_timer")
+        {
             skip = true;
         } else {
             words.push(word);
         }
     }
-    words.join(" ").trim_end().to_owned()
+    format!("{}{}", &line[..indent], words.join(" "))
 }
 
 fn links(ns: &Netns) -> Result<Vec<(u32, String)>> {
