@@ -101,6 +101,9 @@ impl Home {
             .arg(&self.runtime)
             .args(args)
             .env_remove("HONK_CONFIG")
+            .env_remove("HONK_BIN")
+            .env_remove("HONK_SKIP_LOG")
+            .env_remove("HONK_PEERS")
             .env("NO_COLOR", "1");
         Ok(command)
     }

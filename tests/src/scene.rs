@@ -57,9 +57,9 @@ pub fn play_with(test: &str, profile: Profile, act: impl FnOnce(&mut Scene) -> R
     if skip::without_root(test) {
         return;
     }
-    let mut scene = Scene::with(profile).unwrap_or_else(|error| panic!("{test}: {error:?}"));
+    let mut scene = Scene::with(profile).unwrap_or_else(|error| panic!("{test}: {error:#}"));
     if let Err(error) = act(&mut scene) {
-        panic!("{test}: {error:?}\n{}", Home::new(&scene.lab).log_tail());
+        panic!("{test}: {error:#}\n{}", Home::new(&scene.lab).log_tail());
     }
 }
 

@@ -4,11 +4,17 @@
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
 
 use crate::netns::Netns;
+use crate::tool;
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP: libc::c_int = 1;
+const OBJ_PIN: libc::c_int = 6;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
@@ -43,23 +49,7 @@ impl Counter {
         let name = std::ffi::CString::new(interface)?;
         // SAFETY: name is a valid C string for the duration of the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        // type, key size, value size, entries, flags
-        let map = fd_of(MAP_CREATE, &[MAP_TYPE_ARRAY, 4, 8, 1, 0])?;
-        let code = program(map.as_raw_fd(), mark);
-        let license = c"GPL";
-        let program = {
-            let (code_at, license_at) = (code.as_ptr() as u64, license.as_ptr() as u64);
-            // type, instruction count, instructions, licence, log level, size, buffer
-            let attr = [
-                u64::from(PROG_TYPE_SCHED_CLS) | (code.len() as u64) << 32,
-                code_at,
-                license_at,
-                0,
-                0,
-                0,
-            ];
-            fd_of(PROG_LOAD, &attr)?
-        };
+        let (map, program) = load(mark)?;
         let flags = if place == Place::First {
             F_BEFORE
         } else {
@@ -83,16 +73,68 @@ impl Counter {
 
     /// Packets seen so far.
     pub fn count(&self) -> Result<u64> {
-        let (key, mut value) = (0_u32, 0_u64);
-        let attr = [
-            self.map.as_raw_fd() as u64,
-            std::ptr::from_ref(&key) as u64,
-            std::ptr::from_mut(&mut value) as u64,
-            0,
-        ];
-        bpf(MAP_LOOKUP, &attr)?;
-        Ok(value)
+        read(&self.map)
     }
+}
+
+/// The same program as a clsact filter; it stays until the interface or its qdisc goes.
+#[derive(Debug)]
+pub struct Filter {
+    map: OwnedFd,
+}
+
+impl Filter {
+    /// Adds the qdisc and the filter; `pin` is a free path on a bpf file system.
+    pub fn attach(ns: &Netns, interface: &str, pin: &Path) -> anyhow::Result<Self> {
+        let (map, program) = load(None)?;
+        let path = std::ffi::CString::new(pin.as_os_str().as_bytes())?;
+        let attr = [path.as_ptr() as u64, program.as_raw_fd() as u64];
+        bpf(OBJ_PIN, &attr).with_context(|| format!("cannot pin at {}", pin.display()))?;
+        let mut tc = ns.command("tc");
+        tool::run(tc.args(["qdisc", "add", "dev", interface, "clsact"]))?;
+        let mut tc = ns.command("tc");
+        tc.args([
+            "filter",
+            "add",
+            "dev",
+            interface,
+            "ingress",
+            "bpf",
+            "direct-action",
+        ]);
+        tool::run(tc.arg("object-pinned").arg(pin))?;
+        std::fs::remove_file(pin)?;
+        Ok(Self { map })
+    }
+
+    /// Packets seen so far.
+    pub fn count(&self) -> Result<u64> {
+        read(&self.map)
+    }
+}
+
+/// A map with one counter and the program that counts into it.
+fn load(mark: Option<u32>) -> Result<(OwnedFd, OwnedFd)> {
+    // type, key size, value size, entries, flags
+    let map = fd_of(MAP_CREATE, &[MAP_TYPE_ARRAY, 4, 8, 1, 0])?;
+    let code = program(map.as_raw_fd(), mark);
+    let head = u64::from(PROG_TYPE_SCHED_CLS) | (code.len() as u64) << 32;
+    // type and instruction count, instructions, licence, log level and size, buffer
+    let attr = [head, code.as_ptr() as u64, c"GPL".as_ptr() as u64, 0, 0, 0];
+    let program = fd_of(PROG_LOAD, &attr)?;
+    Ok((map, program))
+}
+
+fn read(map: &OwnedFd) -> Result<u64> {
+    let (key, mut value) = (0_u32, 0_u64);
+    let attr = [
+        map.as_raw_fd() as u64,
+        std::ptr::from_ref(&key) as u64,
+        std::ptr::from_mut(&mut value) as u64,
+        0,
+    ];
+    bpf(MAP_LOOKUP, &attr)?;
+    Ok(value)
 }
 
 /// Adds one to the only element of the map, writes the mark, returns NEXT.

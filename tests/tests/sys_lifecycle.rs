@@ -39,7 +39,8 @@ fn forwarding_is_switched_on_and_restored() {
             scene.lab.hg.set_sysctl(key, "0")?;
         }
         let before = Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?;
-        let honk = scene.honk()?;
+        let config = config_of("lan", "auto_config_kernel_parameter: true", "");
+        let honk = Honk::start(&scene.lab, &config)?;
         scene.lab.hc1.run(|| client::whoami_tcp(DIRECT))?;
         for key in keys {
             ensure!(scene.lab.hg.sysctl(key)? == "1", "{key}");
@@ -289,7 +290,7 @@ fn bad_input_is_refused_with_its_own_code_and_leaves_nothing() {
             let before = Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?;
             let home = Home::new(&scene.lab);
             home.write("global { tproxy_prot: 1 }\n")?;
-            refused(&home, 3, &["tproxy_port"]).context("unknown key")?;
+            refused(&home, 3, &["tproxy_prot", "unknown"]).context("unknown key")?;
             home.write("global {\n")?;
             refused(&home, 3, &["config.dae"]).context("syntax error")?;
             home.write(&config_with("dip(1.2.3.4) -> nowhere"))?;
@@ -347,7 +348,7 @@ fn a_foreign_link_of_our_name_is_refused() {
     play("a_foreign_link_of_our_name_is_refused", |scene| {
         scene
             .lab
-            .ip(&scene.lab.hg, "link add name honk0 type dummy\n")?;
+            .ip(&scene.lab.hg, "link add name honk0 type bridge\n")?;
         let before = Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?;
         let home = Home::new(&scene.lab);
         home.write(&config())?;

@@ -117,7 +117,7 @@ fn t71_the_last_of_1024_lines_counts_and_1025_are_refused() {
             let output = honk.home.cli(&["reload"])?;
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(output.status.code() == Some(3), "{}: {text}", output.status);
-            ensure!(text.contains("E608"), "{text}");
+            ensure!(text.contains("rule-too-many"), "{text}");
             ensure!(scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
             Ok(())
         },

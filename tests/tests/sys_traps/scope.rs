@@ -145,7 +145,8 @@ fn icmp_passes_untouched() {
 #[test]
 fn t39_no_redirects_are_sent_to_clients() {
     play("t39_no_redirects_are_sent_to_clients", |scene| {
-        let _honk = scene.honk()?;
+        let config = config_of("lan", "auto_config_kernel_parameter: true", "");
+        let _honk = Honk::start(&scene.lab, &config)?;
         for key in ["all", "lan"] {
             let found = scene
                 .lab
