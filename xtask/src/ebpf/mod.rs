@@ -1,8 +1,9 @@
 //! Builds the kernel object and proves that the checked-in one equals a fresh build.
 //!
 //! The bytes depend on the compiler, the source of `core` and the linker, so their names are
-//! kept beside the object (`prebuilt/TOOLCHAIN`). `--check` compares only under that set; with
-//! another one it says so and counts nothing, because a difference would prove nothing.
+//! kept beside the object (`prebuilt/TOOLCHAIN`). `--check` compares bytes only under that set;
+//! with another one, or none, it says so and compares a digest of our sources
+//! (`prebuilt/SOURCES`): a change without a new object is found on every machine.
 
 mod elf;
 
@@ -18,6 +19,7 @@ const OBJECT: &str = "honk.bpf.o";
 const TARGET: &str = "bpfel-unknown-none";
 const SUMS: &str = "SHA256SUMS";
 const TOOLCHAIN: &str = "TOOLCHAIN";
+const SOURCES: &str = "SOURCES";
 /// The only linker release that works with the LLVM of the toolchain.
 const BPF_LINKER: &str = "0.10.4";
 
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Ok(tools) => tools,
         Err(missing) if args.check => {
             verify_sums(&prebuilt)?;
+            verify_sources(&prebuilt)?;
             eprintln!("skipped: ebpf --check: {missing:#}");
             return Ok(());
         }
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     write(&prebuilt.join(OBJECT), &object)?;
     write(&prebuilt.join(SUMS), sums_line(&object).as_bytes())?;
     write(&prebuilt.join(TOOLCHAIN), tools.describe().as_bytes())?;
+    write(&prebuilt.join(SOURCES), our_sources()?.as_bytes())?;
     eprintln!(
         "ebpf: {OBJECT}, {} bytes, {}",
         object.len(),
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn check(prebuilt: &Path, tools: &Tools) -> Result<()> {
     let stored = verify_sums(prebuilt)?;
+    verify_sources(prebuilt)?;
     let pinned = std::fs::read_to_string(prebuilt.join(TOOLCHAIN)).context(TOOLCHAIN)?;
     let here = tools.describe();
     if pinned != here {
@@ -125,7 +130,7 @@ impl Tools {
         );
         Ok(Self {
             rustc: version_lines(&rustc),
-            core: core_digest(&library.join("core/src"))?,
+            core: digest(&[library.join("core/src")])?,
             linker,
             sysroot,
         })
@@ -144,19 +149,37 @@ fn version_lines(verbose: &str) -> String {
         .fold(String::new(), |all, l| all + l + "\n")
 }
 
-/// A digest over the source of `core`: releases of it with one compiler give different bytes.
-fn core_digest(dir: &Path) -> Result<String> {
-    let mut files = Vec::new();
-    collect(dir, &mut files)?;
-    files.sort();
+/// A digest over all Rust files of some folders.
+fn digest(dirs: &[PathBuf]) -> Result<String> {
     let mut hash = Sha256::new();
-    for file in files {
-        let name = file.strip_prefix(dir).unwrap_or(&file);
-        hash.update(name.as_os_str().as_encoded_bytes());
-        hash.update([0]);
-        hash.update(std::fs::read(&file).with_context(|| file.display().to_string())?);
+    for dir in dirs {
+        let mut files = Vec::new();
+        collect(dir, &mut files)?;
+        files.sort();
+        for file in files {
+            let name = file.strip_prefix(dir).unwrap_or(&file);
+            hash.update(name.as_os_str().as_encoded_bytes());
+            hash.update([0]);
+            hash.update(std::fs::read(&file).with_context(|| file.display().to_string())?);
+        }
     }
     Ok(format!("sha256:{}", hex(&hash.finalize())))
+}
+
+/// Digest of what the object is made from, as a line.
+fn our_sources() -> Result<String> {
+    let dirs = [crate_dir().join("src"), sh::root().join("honk-common/src")];
+    Ok(format!("{}\n", digest(&dirs)?))
+}
+
+fn verify_sources(prebuilt: &Path) -> Result<()> {
+    let recorded = std::fs::read_to_string(prebuilt.join(SOURCES)).context(SOURCES)?;
+    ensure!(
+        recorded == our_sources()?,
+        "honk-ebpf or honk-common changed since {OBJECT} was built; \
+         run `cargo xtask ebpf` and commit honk-ebpf/prebuilt/"
+    );
+    Ok(())
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
