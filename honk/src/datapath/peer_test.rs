@@ -8,7 +8,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
     time::Duration,
 };
@@ -27,7 +27,7 @@ const FAR: &str = "far";
 
 /// Whether the helper works. Anything that goes wrong means no.
 pub(super) fn works() -> bool {
-    match attempt() {
+    match attempt(bpf::load_redirect_peer) {
         Ok(()) => true,
         Err(e) => {
             tracing::debug!(target: super::TARGET, error = %e, "bpf_redirect_peer is not used");
@@ -36,7 +36,8 @@ pub(super) fn works() -> bool {
     }
 }
 
-fn attempt() -> Result<(), Error> {
+/// Sends one datagram through the program `load` makes for the near end of the pair.
+fn attempt(load: fn(u32) -> io::Result<OwnedFd>) -> Result<(), Error> {
     let host = netns::current_inode()?;
     let near = Netns::spawn(host)?;
     let far = Arc::new(Netns::spawn(host)?);
@@ -46,7 +47,7 @@ fn attempt() -> Result<(), Error> {
     let target = receiver
         .local_addr()
         .map_err(Error::io("read the port of a trial socket"))?;
-    near.run(move || send(target))??;
+    near.run(move || send(target, load))??;
     let mut byte = [0];
     receiver
         .recv_from(&mut byte)
@@ -96,14 +97,14 @@ fn receiver(link: &str) -> Result<UdpSocket, Error> {
 }
 
 /// Sends a datagram that the loopback's program redirects; run in the near namespace.
-fn send(target: SocketAddr) -> Result<(), Error> {
+fn send(target: SocketAddr, load: fn(u32) -> io::Result<OwnedFd>) -> Result<(), Error> {
     // Also brings everything up on this side. Its own socket would get the datagram if the
     // program let it pass.
     let socket = receiver(NEAR)?;
     let mut rtnl = Rtnl::open()?;
     let lo = rtnl.link("lo")?.ok_or_else(missing)?.index;
     let near = rtnl.link(NEAR)?.ok_or_else(missing)?.index;
-    let program = bpf::load_redirect_peer(near).map_err(Error::io("load a trial program"))?;
+    let program = load(near).map_err(Error::io("load a trial program"))?;
     let _link = bpf::attach_tcx(program.as_fd(), lo, Side::Ingress, bpf::Order::Last)
         .map_err(Error::io("attach a trial program"))?;
     socket
@@ -114,4 +115,23 @@ fn send(target: SocketAddr) -> Result<(), Error> {
 
 fn missing() -> Error {
     Error::io("find a trial link")(io::ErrorKind::NotFound.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_does_not_arrive_is_a_no() {
+        if let Err(e) = Netns::spawn(netns::current_inode().unwrap()) {
+            return eprintln!("skipped: {e}");
+        }
+        let e = attempt(|_| bpf::load_pass()).unwrap_err();
+        assert!(
+            e.to_string().contains("receive a redirected datagram"),
+            "{e}"
+        );
+        let e = attempt(|_| Err(io::ErrorKind::Unsupported.into())).unwrap_err();
+        assert!(e.to_string().contains("load a trial program"), "{e}");
+    }
 }

@@ -41,6 +41,8 @@ fn interfaces_come_and_go() {
         let new = lab.link("lan", "c1");
         assert_ne!(new, old);
         eventually("lan is hooked again", || attached(&dp, "lan"));
+        let param = dp.0.shared.maps.param.lookup(&0).unwrap().unwrap();
+        assert_eq!(param.lan_ifindex[..2], [new, 0]);
         proxied(lab, &listeners, 2);
 
         // A wildcard's interface, which then takes another name.

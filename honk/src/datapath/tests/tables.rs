@@ -119,6 +119,55 @@ fn dead_groups_drop_and_lost_states_heal() {
     });
 }
 
+fn entry(last_seen_ns: u64, isn: u32) -> FlowVal {
+    FlowVal {
+        last_seen_ns,
+        word: 0,
+        isn,
+        generation: 1,
+        rule: 0,
+        vlan: 0,
+        pid: 0,
+        pname: [0; 16],
+        mac: [0; 6],
+        gw_mac: [0; 6],
+        ifindex: 0,
+    }
+}
+
+#[test]
+fn a_reused_port_keeps_its_new_entry() {
+    lab("reuse", |lab| {
+        let (dp, _listeners) = lab.start();
+        let flow = &dp.0.shared.maps.flow;
+        let key = FlowKey::new(to("10.66.0.11", 40_001), to(ORIGIN4, 443), PROTO_TCP);
+        let state = || FlowWord::unpack(dp.lookup(&key).unwrap().word).state;
+        let first = entry(1, 100);
+        flow.put(&key, &first).unwrap();
+        dp.claim(&key, &first);
+        assert_eq!(state(), FLOW_CLAIMED);
+        // The client connects again from the same port before the first relay has ended.
+        let second = entry(2, 200);
+        flow.put(&key, &second).unwrap();
+        dp.claim(&key, &first);
+        assert_eq!(state(), 0, "a late claim of the old one changes nothing");
+        dp.release(&key);
+        dp.claim(&key, &second);
+        dp.release(&key);
+        assert_eq!(state(), FLOW_CLAIMED, "the second relay still runs");
+        assert_eq!(dp.counters().claimed, 1);
+        dp.release(&key);
+        assert_eq!(state(), FLOW_CLOSING);
+        // A third connection that nobody has claimed yet.
+        dp.claim(&key, &second);
+        flow.put(&key, &entry(3, 300)).unwrap();
+        dp.release(&key);
+        assert_eq!(state(), 0);
+        assert_eq!(dp.counters().claimed, 0);
+        dp.stop().unwrap();
+    });
+}
+
 #[test]
 fn idle_entries_go_and_claimed_ones_stay() {
     lab("janitor", |lab| {
@@ -128,19 +177,6 @@ fn idle_entries_go_and_claimed_ones_stay() {
         };
         let (dp, _listeners) = Datapath::start(settings).unwrap();
         let maps = &dp.0.shared.maps;
-        let template = |last_seen_ns| FlowVal {
-            last_seen_ns,
-            word: 0,
-            isn: 5,
-            generation: 1,
-            rule: 0,
-            vlan: 0,
-            pid: 0,
-            pname: [0; 16],
-            mac: [0; 6],
-            gw_mac: [0; 6],
-            ifindex: 0,
-        };
         let key = |n: u32| {
             let client = SocketAddr::new(
                 IpAddr::from((0x0a42_0000 + n / 50_000).to_be_bytes()),
@@ -152,7 +188,7 @@ fn idle_entries_go_and_claimed_ones_stay() {
         for n in 0..10_000 {
             // One in ten is in use.
             let seen = if n % 10 == 0 { fresh } else { 1 };
-            maps.flow.put(&key(n), &template(seen)).unwrap();
+            maps.flow.put(&key(n), &entry(seen, 5)).unwrap();
         }
         let claims = Claims::default();
         for n in 1..=5 {
