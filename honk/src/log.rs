@@ -107,10 +107,11 @@ pub(crate) fn install(explicit: Option<&str>, style: Style) -> Result<Handle, Ba
 
 /// A bare level concerns honk itself; libraries stay at `warn`.
 fn filter(text: &str) -> Result<EnvFilter, BadFilter> {
-    let level = text
-        .eq_ignore_ascii_case("warning")
-        .then_some("warn")
-        .unwrap_or(text);
+    let level = if text.eq_ignore_ascii_case("warning") {
+        "warn"
+    } else {
+        text
+    };
     let known = LEVELS.iter().any(|l| l.eq_ignore_ascii_case(level));
     let full = if known {
         format!("warn,honk={level}")

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    http::{StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -14,7 +14,6 @@ pub(crate) struct ApiError {
     code: &'static str,
     message: String,
     details: Option<Value>,
-    allow: Option<&'static str>,
 }
 
 impl ApiError {
@@ -24,7 +23,6 @@ impl ApiError {
             code,
             message: message.into(),
             details: None,
-            allow: None,
         }
     }
 
@@ -36,17 +34,6 @@ impl ApiError {
     /// 400 for a query parameter.
     pub(crate) fn bad_query(field: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_query", message).details(json!({ "field": field }))
-    }
-
-    /// 405 with the methods that exist.
-    pub(crate) fn method(allow: &'static str) -> Self {
-        let mut error = Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
-            format!("this path takes {allow}"),
-        );
-        error.allow = Some(allow);
-        error
     }
 
     #[must_use]
@@ -68,10 +55,6 @@ impl IntoResponse for ApiError {
         });
         let mut response = (self.status, body).into_response();
         response.extensions_mut().insert(ErrorBody { error });
-        if let Some(allow) = self.allow {
-            let value = header::HeaderValue::from_static(allow);
-            response.headers_mut().insert(header::ALLOW, value);
-        }
         response
     }
 }

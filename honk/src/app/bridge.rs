@@ -45,10 +45,6 @@ impl Kernel for Datapath {
         Ok(Self::write_groups(self, slots)?)
     }
 
-    fn set_flags(&self, bits: u32) -> Result<(), KernelError> {
-        Ok(Self::set_flags(self, bits)?)
-    }
-
     fn set_gate(&self, gate: u32) -> Result<(), KernelError> {
         Ok(Self::set_gate(self, gate)?)
     }

@@ -3,18 +3,19 @@
 //! Every surface (validate, reload, API) shows the same findings in the same order; only this
 //! room turns spans into files, lines and columns.
 
-use honk_grammar::{
-    diag::{Diagnostic, Severity, SourceMap},
-    limits::DIAGNOSTICS,
-};
+use honk_grammar::diag::{self, Diagnostic, Severity, SourceMap};
 
 use crate::api::doc::{Diag, Related};
 
 /// Findings of one run with the texts they point into.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
-    pub(crate) list: Vec<Diagnostic>,
-    pub(crate) sources: SourceMap,
+    /// In file order, no more than are shown.
+    list: Vec<Diagnostic>,
+    /// How many are not shown.
+    dropped: usize,
+    tally: Tally,
+    sources: SourceMap,
 }
 
 /// How many of each severity.
@@ -26,76 +27,92 @@ pub(crate) struct Tally {
 }
 
 impl Findings {
-    /// Sorted by load order of the file, then by place; findings without a place come first.
-    pub(crate) fn new(mut list: Vec<Diagnostic>, sources: SourceMap) -> Self {
-        list.sort_by_key(|d| d.span.map(|s| (s.file, s.start, s.end)));
-        Self { list, sources }
+    pub(crate) fn new(list: Vec<Diagnostic>, sources: SourceMap) -> Self {
+        let mut tally = Tally::default();
+        for finding in &list {
+            tally.count(finding.severity);
+        }
+        let (list, dropped) = diag::arrange(list);
+        Self {
+            list,
+            dropped,
+            tally,
+            sources,
+        }
+    }
+
+    /// A single finding about nothing in a file.
+    pub(crate) fn one(finding: Diagnostic) -> Self {
+        Self::new(vec![finding], SourceMap::new())
+    }
+
+    /// One more, about the configuration as a whole.
+    pub(crate) fn add(&mut self, finding: Diagnostic) {
+        self.tally.count(finding.severity);
+        self.list.push(finding);
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        for finding in &self.list {
-            match finding.severity {
-                Severity::Error => tally.errors += 1,
-                Severity::Warning => tally.warnings += 1,
-                Severity::Note => tally.notes += 1,
-            }
-        }
-        tally
+        self.tally
     }
 
-    /// All of them as documents, at most [`DIAGNOSTICS`]; errors are never the ones left out
-    /// while something milder is shown.
+    /// All that are shown, as documents.
     pub(crate) fn documents(&self) -> Vec<Diag> {
-        let shown = self.shown();
-        let mut documents: Vec<Diag> = shown.iter().map(|d| self.document(d)).collect();
-        let more = self.list.len() - shown.len();
-        if more > 0 {
-            let text = format!("{more} more diagnostics are not shown");
+        let mut documents: Vec<Diag> = self.list.iter().map(|d| self.document(d)).collect();
+        if self.dropped > 0 {
+            let text = format!("{} more diagnostics are not shown", self.dropped);
             let note = Diagnostic::new(Severity::Note, "", "more", None, text);
             documents.push(self.document(&note));
         }
         documents
     }
 
-    /// What fits the limit, in order.
-    pub(crate) fn shown(&self) -> Vec<&Diagnostic> {
-        if self.list.len() <= DIAGNOSTICS {
-            return self.list.iter().collect();
+    /// Excerpt and caret for each, from a severity up.
+    pub(crate) fn human(&self, least: Severity) -> String {
+        let shown = self.list.iter().filter(|d| d.severity <= least);
+        let mut text: String = shown
+            .map(|d| diag::human(d, &self.sources) + "\n")
+            .collect();
+        if self.dropped > 0 {
+            text.push_str(&format!(
+                "{} more diagnostics are not shown\n",
+                self.dropped
+            ));
         }
-        let mut ranked: Vec<usize> = (0..self.list.len()).collect();
-        ranked.sort_by_key(|i| self.list[*i].severity);
-        ranked.truncate(DIAGNOSTICS);
-        ranked.sort_unstable();
-        ranked.into_iter().map(|i| &self.list[i]).collect()
+        text
     }
 
     fn document(&self, finding: &Diagnostic) -> Diag {
-        let start = finding.span.and_then(|s| self.sources.start(s));
-        let end = finding.span.and_then(|s| self.sources.end(s));
-        let file = finding.span.and_then(|s| self.sources.file(s.file));
-        let related = finding.related.iter().filter_map(|(span, message)| {
-            let place = self.sources.start(*span)?;
-            Some(Related {
-                file: self.sources.file(span.file)?.name.clone(),
-                line: place.line,
-                column: place.column,
-                message: message.clone(),
-            })
+        let d = diag::record(finding, &self.sources);
+        let related = d.related.into_iter().map(|r| Related {
+            file: r.file,
+            line: r.line,
+            column: r.column,
+            message: r.message,
         });
         Diag {
-            code: finding.slug.to_owned(),
-            severity: severity(finding.severity).to_owned(),
-            message: finding.message.clone(),
-            file: file.map(|f| f.name.clone()),
-            line: start.map(|p| p.line),
-            column: start.map(|p| p.column),
-            end_line: end.map(|p| p.line),
-            end_column: end.map(|p| p.column),
-            section: finding.section.clone(),
-            subject: finding.subject.clone(),
-            help: finding.help.clone(),
+            code: d.code.to_owned(),
+            severity: d.severity.to_owned(),
+            message: d.message,
+            file: d.file,
+            line: d.line,
+            column: d.column,
+            end_line: d.end_line,
+            end_column: d.end_column,
+            section: d.section,
+            subject: d.subject,
+            help: d.help,
             related: related.collect(),
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, severity: Severity) {
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+            Severity::Note => self.notes += 1,
         }
     }
 }
@@ -103,15 +120,6 @@ impl Findings {
 /// A finding whose sources are no longer at hand.
 pub(crate) fn placeless(finding: &Diagnostic) -> Diag {
     Findings::default().document(finding)
-}
-
-/// Name in documents.
-pub(crate) fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Note => "note",
-    }
 }
 
 /// `path:line:col: error[slug]: message`
@@ -160,15 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_leaves_out_the_mildest() {
+    fn what_is_not_shown_is_counted() {
         let at = |i: u32| span(0, i, i);
-        let mut list: Vec<Diagnostic> = (0..DIAGNOSTICS as u32 + 5)
+        let list: Vec<Diagnostic> = (0..105)
             .map(|i| Diagnostic::warning("", "w", at(i), ""))
             .collect();
-        list.push(Diagnostic::error("", "e", at(999), ""));
-        let documents = Findings::new(list, SourceMap::new()).documents();
-        assert_eq!(documents.len(), DIAGNOSTICS + 1);
-        assert_eq!(documents[DIAGNOSTICS - 1].code, "e");
-        assert!(documents[DIAGNOSTICS].message.starts_with("6 more"));
+        let findings = Findings::new(list, SourceMap::new());
+        let documents = findings.documents();
+        assert_eq!((documents.len(), findings.tally().warnings), (101, 105));
+        assert!(documents[100].message.starts_with("5 more"));
     }
 }

@@ -55,7 +55,6 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError>;
     /// Writes group slots, better ones first.
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError>;
-    fn set_flags(&self, bits: u32) -> Result<(), KernelError>;
     fn set_gate(&self, gate: u32) -> Result<(), KernelError>;
     /// The decision of the kernel for a flow, if it has one.
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal>;

@@ -14,3 +14,5 @@ pub(crate) mod sampler;
 pub(crate) mod select;
 pub(crate) mod snapshot;
 pub(crate) mod source;
+#[cfg(test)]
+pub(crate) mod testkit;

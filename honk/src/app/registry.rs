@@ -108,7 +108,6 @@ pub(crate) struct Registry {
     open: AtomicUsize,
     capacity: usize,
     next: AtomicU64,
-    refused: AtomicU64,
     closed: Mutex<VecDeque<Closed>>,
     /// Signalled whenever a flow ends.
     ended: Notify,
@@ -156,7 +155,6 @@ impl Registry {
             open: AtomicUsize::new(0),
             capacity,
             next: AtomicU64::new(1),
-            refused: AtomicU64::new(0),
             closed: Mutex::default(),
             ended: Notify::new(),
             stats: RwLock::default(),
@@ -170,7 +168,6 @@ impl Registry {
         let taken = self.open.fetch_add(1, Ordering::Relaxed);
         if taken >= self.capacity {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         Some(self.next.fetch_add(1, Ordering::Relaxed))
@@ -227,11 +224,6 @@ impl Registry {
     /// Flows that are open now.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
-    }
-
-    /// Flows refused because the list was full.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 
     /// All live flows, oldest first.
@@ -294,19 +286,6 @@ impl Registry {
             pending,
         }
     }
-
-    /// Waits until no flow is open, at most `limit`.
-    #[cfg(test)]
-    pub(crate) async fn idle(&self) {
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
-            if self.open() == 0 {
-                return;
-            }
-            ended.await;
-        }
-    }
 }
 
 impl FlowSink for Registry {
@@ -343,5 +322,86 @@ impl FlowSink for Registry {
         });
         drop(ring);
         self.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use honk_policy::id::Network;
+
+    use super::*;
+    use crate::{
+        app::testkit::{CONFIG, World, flow},
+        flow::Admission as _,
+    };
+
+    #[test]
+    fn the_ring_keeps_the_last_thousand_and_counters_all() {
+        let world = World::new(CONFIG);
+        for _ in 0..CLOSED_RING + 5 {
+            let route = world
+                .engine
+                .gatekeeper
+                .admit(&flow(Network::Tcp, "10.0.0.1:80"));
+            let route = route.unwrap();
+            route.guard.entry.counters.add_down(3);
+            route.guard.close(CloseReason::Reset);
+        }
+        let ended = world.engine.registry.ended();
+        assert_eq!(ended.len(), CLOSED_RING);
+        assert_eq!(ended[0].entry.id, CLOSED_RING as u64 + 5);
+        let stats = world.engine.registry.stats();
+        let (_, direct) = stats.iter().find(|(name, _)| &**name == "direct").unwrap();
+        let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        assert_eq!(read(&direct.tcp.opened), CLOSED_RING as u64 + 5);
+        assert_eq!(read(&direct.tcp.closed[1]), CLOSED_RING as u64 + 5);
+        assert_eq!(read(&direct.tcp.open), 0);
+        assert_eq!(read(&direct.tcp.down), 3 * (CLOSED_RING as u64 + 5));
+    }
+
+    #[test]
+    fn counters_of_an_outbound_outlive_it_while_it_carries_something() {
+        let world = World::new(CONFIG);
+        let registry = &world.engine.registry;
+        let names = || -> Vec<String> {
+            registry
+                .stats()
+                .iter()
+                .map(|(n, _)| n.to_string())
+                .collect()
+        };
+        let route = world
+            .engine
+            .gatekeeper
+            .admit(&flow(Network::Tcp, "203.0.113.1:80"));
+        registry.retain(&["direct".into()]);
+        assert_eq!(names(), ["direct", "proxy"]);
+        drop(route);
+        registry.retain(&["direct".into()]);
+        assert_eq!(names(), ["direct"]);
+    }
+
+    #[tokio::test]
+    async fn closing_waits_for_the_end_of_each_flow() {
+        let world = World::new(CONFIG);
+        let registry = Arc::clone(&world.engine.registry);
+        let route = world
+            .engine
+            .gatekeeper
+            .admit(&flow(Network::Tcp, "10.0.0.1:80"));
+        let flows = registry.list();
+        let limit = Duration::from_secs(60);
+        let closing = tokio::spawn({
+            let registry = Arc::clone(&registry);
+            async move { registry.close(&flows, CloseReason::Api, limit).await }
+        });
+        let entry = registry.list().remove(0);
+        while entry.cancel.reason().is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!closing.is_finished());
+        drop(route);
+        let done = closing.await.unwrap();
+        assert_eq!((done.matched, done.closed, done.pending), (1, 1, 0));
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn affected(
             Network::Tcp => (changed.tcp, tcp),
             Network::Udp => (changed.udp, udp),
         };
-        changed && leaf != Some(flow.leaf) && flow.path.iter().any(|name| *name == group.name)
+        changed && leaf != Some(flow.leaf) && flow.path.contains(&group.name)
     };
     flows.iter().filter(moved).cloned().collect()
 }
@@ -139,4 +139,135 @@ fn leaf_name(groups: &GroupTable, id: GroupId, network: Network) -> &str {
         .group(id)
         .and_then(|g| groups.select(g.slot, network).ok())
         .map_or("-", |s| s.leaf.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{
+        app::testkit::{Asked, CONFIG, World, flow},
+        flow::{Admission as _, CancelHook, Route},
+    };
+
+    fn change(world: &World, group: &str, member: Option<&str>, scope: Scope) -> Change {
+        let snapshot = world.engine.snapshot();
+        let group = snapshot.groups.group_named(group).unwrap();
+        Change {
+            group: group.id,
+            scope,
+            member: member.map(|name| group.member_named(name).unwrap().id()),
+            interrupt: None,
+        }
+    }
+
+    /// Ends its flow as soon as it is asked to, like a relay.
+    struct Relay(Mutex<Option<Route>>);
+
+    impl CancelHook for Relay {
+        fn cancelled(&self, _: u64, _: CloseReason) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+
+    fn relayed(world: &World, network: Network, target: &str) -> Arc<Relay> {
+        let route = world
+            .engine
+            .gatekeeper
+            .admit(&flow(network, target))
+            .unwrap();
+        let entry = Arc::clone(&route.guard.entry);
+        let relay = Arc::new(Relay(Mutex::new(Some(route))));
+        entry.cancel.register(relay.clone(), 0);
+        relay
+    }
+
+    fn alive(relay: &Relay) -> bool {
+        relay.0.lock().unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn userspace_follows_before_the_kernel_is_told() {
+        let world = World::new(CONFIG);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (engine, log) = (Arc::downgrade(&world.engine), Arc::clone(&seen));
+        *world.kernel.hook.lock().unwrap() = Some(Box::new(move |asked| {
+            if matches!(asked, Asked::Groups(_)) {
+                let engine = engine.upgrade().unwrap();
+                let groups = &engine.snapshot().groups;
+                let slot = groups.group_named("proxy").unwrap().slot;
+                let leaf = groups.select(slot, Network::Tcp).unwrap().leaf.name.clone();
+                log.lock().unwrap().push(leaf);
+            }
+        }));
+        let wanted = change(&world, "proxy", Some("b"), Scope::Both);
+        world.engine.select(wanted).await.unwrap();
+        assert_eq!(*seen.lock().unwrap(), ["b"]);
+    }
+
+    #[tokio::test]
+    async fn only_flows_of_the_group_and_network_that_moved_are_closed() {
+        let world = World::new(CONFIG);
+        let tcp = relayed(&world, Network::Tcp, "203.0.113.1:80");
+        let udp = relayed(&world, Network::Udp, "203.0.113.1:9000");
+        let other = relayed(&world, Network::Tcp, "203.0.113.1:8443");
+        let direct = relayed(&world, Network::Tcp, "10.0.0.1:80");
+
+        let wanted = change(&world, "proxy", Some("b"), Scope::Tcp);
+        let applied = world.engine.select(wanted).await.unwrap();
+        assert_eq!((applied.closing.closed, applied.closing.pending), (1, 0));
+        assert_eq!(
+            [&tcp, &udp, &other, &direct].map(|r| alive(r)),
+            [false, true, true, true]
+        );
+        let ended = world.engine.registry.ended();
+        assert_eq!(ended[0].reason, CloseReason::SelectionChanged);
+
+        let again = world.engine.select(wanted).await.unwrap();
+        assert!(!again.changed.any());
+        assert_eq!(again.closing, Closing::default());
+    }
+
+    #[tokio::test]
+    async fn the_request_may_overrule_interrupt_connections() {
+        let world = World::new(CONFIG);
+        let tcp = relayed(&world, Network::Tcp, "203.0.113.1:80");
+        let wanted = Change {
+            interrupt: Some(false),
+            ..change(&world, "proxy", Some("b"), Scope::Both)
+        };
+        world.engine.select(wanted).await.unwrap();
+        assert!(alive(&tcp));
+        // Dropping the choice leads back to `a`, where the flow still is.
+        let back = change(&world, "proxy", None, Scope::Both);
+        let applied = world.engine.select(back).await.unwrap();
+        assert!(applied.changed.tcp && alive(&tcp));
+    }
+
+    #[tokio::test]
+    async fn a_member_of_another_group_changes_nothing() {
+        let world = World::new(CONFIG);
+        let mut wanted = change(&world, "proxy", Some("b"), Scope::Both);
+        wanted.member = change(&world, "c", Some("c"), Scope::Both).member;
+        let error = world.engine.select(wanted).await.unwrap_err();
+        assert!(matches!(
+            error,
+            SelectError::Choose(ChooseError::NotAMember)
+        ));
+        assert_eq!(world.kernel.take(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flows_that_do_not_end_are_reported_as_pending() {
+        let world = World::new(CONFIG);
+        let held = world
+            .engine
+            .gatekeeper
+            .admit(&flow(Network::Tcp, "203.0.113.1:80"));
+        let wanted = change(&world, "proxy", Some("b"), Scope::Both);
+        let applied = world.engine.select(wanted).await.unwrap();
+        assert_eq!((applied.closing.closed, applied.closing.pending), (0, 1));
+        drop(held);
+    }
 }

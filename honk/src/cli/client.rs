@@ -53,10 +53,6 @@ impl Client {
         self
     }
 
-    pub(crate) fn wait(&self) -> Duration {
-        self.wait
-    }
-
     /// A document.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.send(Method::GET, path, None).await?;

@@ -32,8 +32,6 @@ pub(crate) enum Exit {
     Found = 10,
     /// Some of several things failed.
     Partial = 11,
-    /// SIGINT.
-    Interrupted = 130,
 }
 
 impl Exit {

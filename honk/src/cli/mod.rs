@@ -122,7 +122,7 @@ pub(crate) struct Session {
 
 /// Help and version are results; anything else is a mistake in the arguments.
 fn usage(e: &clap::Error, json: bool) -> ExitCode {
-    let code = u8::try_from(e.exit_code()).unwrap_or(Exit::Usage.code());
+    let code = u8::try_from(e.exit_code()).unwrap_or_else(|_| Exit::Usage.code());
     if json && code != 0 {
         let first = e.to_string();
         let line = first.lines().next().unwrap_or_default().to_owned();

@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use honk_grammar::diag::Severity;
 use serde_json::{Value, json};
 
 use super::{
@@ -123,17 +124,18 @@ fn finish_json(invocation: &Invocation, exit: Exit, data: &Value) -> Result<Exit
 }
 
 fn report(invocation: &Invocation, args: &Validate, findings: &Findings, documents: &[Diag]) {
-    let _ = findings;
-    for d in documents {
-        if invocation.out.quiet && d.severity != "error" {
-            continue;
-        }
+    let quiet = invocation.out.quiet;
+    if args.format == Format::Human {
+        let least = if quiet {
+            Severity::Error
+        } else {
+            Severity::Note
+        };
+        eprint!("{}", findings.human(least));
+        return;
+    }
+    for d in documents.iter().filter(|d| !quiet || d.severity == "error") {
         eprintln!("{}", short(d));
-        if args.format == Format::Human
-            && let Some(help) = &d.help
-        {
-            eprintln!("  = help: {help}");
-        }
     }
 }
 
@@ -182,7 +184,7 @@ mod tests {
         let spec = invocation().spec_or_here();
         let load = |purpose| source::load_text(&spec, "t.dae", text.as_bytes(), purpose);
         let checked = load(Purpose::Check);
-        assert!(checked.candidate.is_some(), "{:?}", checked.findings.list);
+        assert!(checked.candidate.is_some(), "{:?}", checked.findings);
         assert!(checked.findings.tally().warnings > 0);
         assert!(load(Purpose::Run).candidate.is_none());
     }

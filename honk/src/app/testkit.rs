@@ -1,0 +1,265 @@
+//! A daemon without a kernel, for tests of this room and of the API.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use honk_common::{
+    flow::{FlowVal, FlowWord},
+    key::FlowKey,
+    tables::RouteTables,
+};
+use honk_policy::id::Network;
+
+use super::{
+    engine::{Engine, Parts},
+    kernel::{Interface, Kernel, KernelCounters, KernelError},
+    loader::{Files, ModeRule},
+    snapshot::Snapshot,
+    source::{self, Purpose, Spec},
+};
+use crate::{
+    cli::exit::Exit,
+    flow::{ClientAddr, NewFlow, OrigDst},
+    log,
+    state::file::tests::scratch,
+};
+
+/// What the fake was asked, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Commit(u16),
+    Groups(Vec<(u32, u32)>),
+    Gate(u32),
+    Lan(Vec<String>),
+    Claim(FlowKey),
+    Release(FlowKey),
+}
+
+type Hook = Box<dyn Fn(&Asked) + Send>;
+
+/// A kernel side that remembers and answers as told.
+#[derive(Default)]
+pub(crate) struct FakeKernel {
+    asked: Mutex<Vec<Asked>>,
+    pub(crate) flows: Mutex<HashMap<FlowKey, FlowVal>>,
+    pub(crate) local: Mutex<Vec<IpAddr>>,
+    pub(crate) refuse_commit: Mutex<bool>,
+    pub(crate) interfaces: Mutex<Vec<Interface>>,
+    /// Called at every request, before it is answered.
+    pub(crate) hook: Mutex<Option<Hook>>,
+}
+
+impl std::fmt::Debug for FakeKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeKernel").finish_non_exhaustive()
+    }
+}
+
+impl FakeKernel {
+    fn note(&self, asked: Asked) {
+        if let Some(hook) = &*self.hook.lock().unwrap() {
+            hook(&asked);
+        }
+        self.asked.lock().unwrap().push(asked);
+    }
+
+    /// What was asked since the last call.
+    pub(crate) fn take(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    /// Plants the kernel's decision for a flow.
+    pub(crate) fn decide(&self, flow: &NewFlow, ordinal: u8, rule: u16) {
+        let word = FlowWord {
+            ordinal,
+            flags: 0,
+            dscp: 0,
+            state: 0,
+            mark: 0,
+        };
+        let seen = FlowVal {
+            last_seen_ns: 0,
+            word: word.pack(),
+            isn: 0,
+            generation: 1,
+            rule,
+            vlan: 0,
+            pid: 0,
+            pname: [0; 16],
+            mac: [2, 0, 0, 0, 0, 1],
+            gw_mac: [0; 6],
+            ifindex: 1,
+        };
+        let key = super::registry::key_of(flow);
+        self.flows.lock().unwrap().insert(key, seen);
+    }
+}
+
+impl Kernel for FakeKernel {
+    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError> {
+        self.note(Asked::Commit(tables.meta.rules));
+        if *self.refuse_commit.lock().unwrap() {
+            return Err(KernelError {
+                exit: Exit::Failure,
+                message: "no memory".to_owned(),
+            });
+        }
+        Ok(1)
+    }
+
+    fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError> {
+        self.note(Asked::Groups(slots.to_vec()));
+        Ok(())
+    }
+
+    fn set_gate(&self, gate: u32) -> Result<(), KernelError> {
+        self.note(Asked::Gate(gate));
+        Ok(())
+    }
+
+    fn lookup(&self, key: &FlowKey) -> Option<FlowVal> {
+        self.flows.lock().unwrap().get(key).copied()
+    }
+
+    fn claim(&self, key: &FlowKey, _: &FlowVal) {
+        self.note(Asked::Claim(*key));
+    }
+
+    fn release(&self, key: &FlowKey) {
+        self.note(Asked::Release(*key));
+    }
+
+    fn is_local(&self, ip: IpAddr) -> bool {
+        self.local.lock().unwrap().contains(&ip)
+    }
+
+    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError> {
+        self.note(Asked::Lan(patterns));
+        Ok(())
+    }
+
+    fn interfaces(&self) -> Vec<Interface> {
+        self.interfaces.lock().unwrap().clone()
+    }
+
+    fn counters(&self) -> KernelCounters {
+        KernelCounters {
+            stats: vec![("direct_new", 4), ("proxy_new", 2)],
+            ..KernelCounters::default()
+        }
+    }
+
+    fn stop(&self) -> Result<(), KernelError> {
+        Ok(())
+    }
+}
+
+/// A daemon over a configuration file of its own; the file goes with it.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) kernel: Arc<FakeKernel>,
+    dir: PathBuf,
+}
+
+/// Two nodes in a selector, one node by itself, a direct and a blocked prefix.
+pub(crate) const CONFIG: &str = "
+global { lan_interface: lan0 }
+node { a: 'socks5://192.0.2.1:1080'
+       b: 'socks5://192.0.2.2:1080'
+       c: 'http://192.0.2.3:8080' }
+group { proxy { policy: select
+                filter: name(a, b)
+                interrupt_connections: true } }
+routing { dip(10.0.0.0/8) -> direct
+          dip(198.51.100.0/24) -> block
+          l4proto(tcp) && dport(8443) -> c
+          fallback: proxy }
+";
+
+impl World {
+    pub(crate) fn new(config: &str) -> Self {
+        Self::with_capacity(config, 100)
+    }
+
+    pub(crate) fn with_capacity(config: &str, capacity: usize) -> Self {
+        let dir = scratch("world");
+        let spec = Spec {
+            entry: dir.join("config.dae"),
+            files: Files::new(ModeRule::Deny, &|_| None),
+        };
+        write(&spec.entry, config);
+        let outcome = source::load(&spec, Purpose::Run, None);
+        let candidate = outcome
+            .candidate
+            .expect("the configuration of the test is valid");
+        let kernel = Arc::new(FakeKernel::default());
+        let engine = Engine::new(Parts {
+            kernel: kernel.clone(),
+            first: Snapshot::new(candidate, &outcome.findings, 1),
+            spec,
+            log: log::Handle::inert(),
+            capacity,
+            progress: Some(dir.join("reload.json")),
+        });
+        engine.open().unwrap();
+        kernel.take();
+        Self {
+            engine: Arc::new(engine),
+            kernel,
+            dir,
+        }
+    }
+
+    /// Replaces the configuration file.
+    pub(crate) fn edit(&self, config: &str) {
+        write(&self.engine.spec.entry, config);
+    }
+
+    /// The content of `reload.json`.
+    pub(crate) fn progress(&self) -> String {
+        fs::read_to_string(self.dir.join("reload.json")).unwrap_or_default()
+    }
+
+    /// Kernel slot of a group.
+    pub(crate) fn slot(&self, group: &str) -> u8 {
+        self.engine
+            .snapshot()
+            .groups
+            .group_named(group)
+            .unwrap()
+            .slot
+            .0
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn write(path: &std::path::Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A flow from a LAN client.
+pub(crate) fn flow(network: Network, target: &str) -> NewFlow {
+    let client: SocketAddr = if target.starts_with('[') {
+        "[fd66::2]:40000".parse().unwrap()
+    } else {
+        "192.168.1.2:40000".parse().unwrap()
+    };
+    NewFlow {
+        network,
+        client: ClientAddr(client),
+        target: OrigDst(target.parse().unwrap()),
+    }
+}
