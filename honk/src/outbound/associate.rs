@@ -10,7 +10,7 @@ use std::{
 use honk_policy::{id::Network, node::Protocol};
 use honk_wire::{
     Target,
-    socks5::{Bound, Command, Handshake, Mode, Step},
+    socks5::{self, Bound, Command, Handshake, Mode, Refusal, Step},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -46,10 +46,14 @@ pub(crate) async fn associate(
     mark: Mark,
 ) -> Result<Association, DialError> {
     let started = Instant::now();
-    let result = match timeout(TOTAL, open(dialer, state, mark)).await {
-        Ok(result) => result,
-        Err(_) => Err(DialError::timeout(Stage::Connect)),
-    };
+    let mut result = Err(DialError::new(
+        Class::ConfigUnsupported,
+        "the server has said that it carries no UDP",
+    ));
+    if state.udp() {
+        let opened = timeout(TOTAL, open(dialer, state, mark)).await;
+        result = opened.unwrap_or_else(|_| Err(DialError::timeout(Stage::Connect)));
+    }
     let protocol = &state.node.protocol;
     match &result {
         Ok(_) => dialer.counts.ok(Network::Udp, protocol, started.elapsed()),
@@ -89,7 +93,11 @@ async fn open(
             ));
         }
         out.clear();
-        if let Step::Done { bound, .. } = handshake.read(&buffer[..n], &mut out)? {
+        let step = handshake.read(&buffer[..n], &mut out);
+        if let Err(socks5::Error::Refused(Refusal::CommandUnsupported)) = step {
+            state.no_udp();
+        }
+        if let Step::Done { bound, .. } = step? {
             let relay = relay_address(dialer, bound, peer).await?;
             return Ok(Association { control, relay });
         }
@@ -228,7 +236,7 @@ pub(crate) async fn accepts_pipelining(
         };
         match handshake.read(&buffer[..n], &mut Vec::new()) {
             Ok(Step::More) => {}
-            Ok(Step::Done { .. }) | Err(honk_wire::socks5::Error::Refused(_)) => return Some(true),
+            Ok(Step::Done { .. }) | Err(socks5::Error::Refused(_)) => return Some(true),
             Err(_) => return Some(false),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed},
     },
     time::Instant,
 };
@@ -73,6 +73,7 @@ pub(crate) struct ServerState {
     refreshing: AtomicU8,
     pipelining: AtomicU8,
     doubted: AtomicU8,
+    udp_refused: AtomicBool,
 }
 
 /// What [`ServerState::candidates`] knows.
@@ -106,6 +107,7 @@ impl ServerState {
             refreshing: AtomicU8::new(0),
             pipelining: AtomicU8::new(UNKNOWN),
             doubted: AtomicU8::new(0),
+            udp_refused: AtomicBool::new(false),
         }
     }
 
@@ -173,6 +175,16 @@ impl ServerState {
             None => UNKNOWN,
         };
         self.pipelining.store(value, Relaxed);
+    }
+
+    /// Whether asking for a datagram relay is worth it.
+    pub(crate) fn udp(&self) -> bool {
+        !self.udp_refused.load(Relaxed)
+    }
+
+    /// The server does not know the command; it will not learn it while this node lives.
+    pub(crate) fn no_udp(&self) {
+        self.udp_refused.store(true, Relaxed);
     }
 
     /// A pipelined handshake was garbled: the server is not the one that was tested. Once

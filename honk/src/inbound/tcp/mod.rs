@@ -1,5 +1,7 @@
 //! Transparent TCP: event loops that accept, dial and relay.
 
+mod admit;
+mod converse;
 mod dial;
 mod flow;
 mod mailbox;

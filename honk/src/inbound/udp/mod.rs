@@ -6,42 +6,33 @@
 
 mod carrier;
 mod reply;
+mod service;
 mod table;
 mod tunnel;
 mod upstream;
 
 use std::{
-    collections::HashMap,
-    io,
-    net::SocketAddr,
-    panic,
+    io, panic,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
-use honk_policy::{
-    id::Network,
-    node::{Node, Protocol},
-};
-use tokio::{io::Interest, net::UdpSocket, runtime::Handle, task::JoinSet};
+use tokio::{io::Interest, net::UdpSocket, runtime::Handle};
 
 use self::{
-    carrier::Carrier,
     reply::ReplyPool,
-    table::{FlowId, Found, Table, TunnelKey, UdpFlow, lock},
-    tunnel::{Backlog, Tunnel},
+    service::Service,
+    table::{Table, lock},
+    tunnel::Backlog,
 };
-use super::counters::{Cap, Seat, UdpCounters, UdpSnapshot};
+use super::counters::{Cap, UdpCounters, UdpSnapshot};
 use crate::{
-    flow::{Admission, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, ReplySockets, Route},
-    outbound::{Dialer, error::DialError},
-    socket::{
-        mmsg::{BATCH, Datagram, RecvBatch, V6, want_original_dst},
-        origdst,
-    },
+    flow::{Admission, CloseReason, ReplySockets},
+    outbound::Dialer,
+    socket::mmsg::{BATCH, RecvBatch, V6, want_original_dst},
 };
 
 /// How often idle flows and sockets are looked for.
@@ -70,21 +61,6 @@ pub(crate) struct Snapshot {
 /// The UDP side while it runs.
 #[derive(Debug)]
 pub(crate) struct Udp(Arc<Service>);
-
-struct Service {
-    admission: Arc<dyn Admission>,
-    dialer: Arc<Dialer>,
-    counters: UdpCounters,
-    table: Table,
-    tunnels: Mutex<HashMap<TunnelKey, Arc<Tunnel>>>,
-    flow_cap: Arc<Cap>,
-    tunnel_cap: Arc<Cap>,
-    backlog: Backlog,
-    replies: ReplyPool,
-    accepting: AtomicBool,
-    runtime: Handle,
-    tasks: Mutex<JoinSet<()>>,
-}
 
 impl Udp {
     /// Starts one receive loop per socket. Must be called inside a tokio runtime.
@@ -198,278 +174,6 @@ async fn sweep(service: Arc<Service>) {
         ticks.tick().await;
         service.expire(Instant::now());
     }
-}
-
-impl Service {
-    fn take_batch(self: &Arc<Self>, batch: &RecvBatch) {
-        let named = batch.iter().filter_map(|datagram| {
-            let id = flow_id(&datagram);
-            if id.is_none() {
-                self.counters.drop_malformed.inc();
-            }
-            id.map(|id| (id, datagram.payload))
-        });
-        self.carry(named, Instant::now());
-    }
-
-    /// Brings datagrams of clients on their way.
-    fn carry<'a>(
-        self: &Arc<Self>,
-        datagrams: impl Iterator<Item = (FlowId, &'a [u8])>,
-        now: Instant,
-    ) {
-        let mut run: Vec<(Arc<UdpFlow>, &[u8])> = Vec::new();
-        for (id, payload) in datagrams {
-            self.counters.received.inc();
-            let Some(flow) = self.flow(id, now) else {
-                continue;
-            };
-            self.table.touch_up(&flow, now);
-            flow.entry.counters.add_up(payload.len() as u64);
-            if run
-                .last()
-                .is_some_and(|(last, _)| !Arc::ptr_eq(&last.tunnel, &flow.tunnel))
-            {
-                self.send_run(&mut run);
-            }
-            run.push((flow, payload));
-        }
-        self.send_run(&mut run);
-    }
-
-    /// Sends datagrams that share a tunnel.
-    fn send_run(self: &Arc<Self>, run: &mut Vec<(Arc<UdpFlow>, &[u8])>) {
-        if let Some((flow, _)) = run.first() {
-            let tunnel = Arc::clone(&flow.tunnel);
-            let sent = tunnel.send(run, &self.backlog, &self.counters);
-            self.counters.drop_send.add(sent.dropped as u64);
-            if sent.broken {
-                self.end_tunnel(&tunnel, CloseReason::Reset);
-            }
-        }
-        run.clear();
-    }
-
-    /// The flow of a datagram, admitted when it is new.
-    fn flow(self: &Arc<Self>, id: FlowId, now: Instant) -> Option<Arc<UdpFlow>> {
-        match self.table.find(&id, now) {
-            Found::Live(flow) => {
-                self.counters.hits.inc();
-                Some(flow)
-            }
-            Found::Refused => {
-                self.counters.drop_policy.inc();
-                None
-            }
-            Found::Unknown => {
-                self.counters.misses.inc();
-                self.admit(id, now)
-            }
-        }
-    }
-
-    fn admit(self: &Arc<Self>, id: FlowId, now: Instant) -> Option<Arc<UdpFlow>> {
-        if !self.accepting.load(Relaxed) {
-            self.counters.drop_closed.inc();
-            return None;
-        }
-        let Some(seat) = self.flow_cap.take() else {
-            self.counters.drop_capacity.inc();
-            return None;
-        };
-        let new = NewFlow {
-            network: Network::Udp,
-            client: ClientAddr(id.client),
-            target: OrigDst(id.target),
-        };
-        let route = match self.admission.admit(&new) {
-            Ok(route) if carries(&route.leaf.protocol) => route,
-            refused => {
-                if let Ok(route) = refused {
-                    route.guard.close(CloseReason::Refused);
-                }
-                self.table.refuse(id, now);
-                self.counters.drop_policy.inc();
-                return None;
-            }
-        };
-        let entry = Arc::clone(&route.guard.entry);
-        let flow = self.join(id, route, seat, now)?;
-        if let Some(other) = self.table.insert(&flow) {
-            self.leave(&flow);
-            return Some(other);
-        }
-        entry.carrier.store(CARRIER, Relaxed);
-        let hook = FlowHook {
-            service: Arc::downgrade(self),
-            flow: Arc::downgrade(&flow),
-        };
-        entry.cancel.register(Arc::new(hook), 0);
-        Some(flow)
-    }
-
-    /// A flow inside its tunnel.
-    fn join(
-        self: &Arc<Self>,
-        id: FlowId,
-        route: Route,
-        seat: Seat,
-        now: Instant,
-    ) -> Option<Arc<UdpFlow>> {
-        let (mut guard, mut seat) = (route.guard, seat);
-        // A tunnel may end between finding and joining it; the one after that is new.
-        for _ in 0..2 {
-            let tunnel = self.tunnel(id.client, &route.leaf, route.mark)?;
-            let flow = self.table.flow(id, tunnel, guard, seat, now);
-            if flow.tunnel.join(&flow) {
-                return Some(flow);
-            }
-            (guard, seat) = Arc::into_inner(flow)?.into_parts()?;
-        }
-        self.counters.drop_closed.inc();
-        None
-    }
-
-    /// The tunnel of a client through a leaf, started when there is none.
-    fn tunnel(
-        self: &Arc<Self>,
-        client: SocketAddr,
-        leaf: &Arc<Node>,
-        rule_mark: u32,
-    ) -> Option<Arc<Tunnel>> {
-        let mark = self.dialer.mark(rule_mark);
-        let key = TunnelKey {
-            client,
-            leaf: leaf.id,
-            mark: mark.0,
-        };
-        let mut tunnels = lock(&self.tunnels);
-        if let Some(tunnel) = tunnels.get(&key) {
-            return Some(Arc::clone(tunnel));
-        }
-        let Some(seat) = self.tunnel_cap.take() else {
-            self.counters.drop_capacity.inc();
-            return None;
-        };
-        let tunnel = Arc::new(Tunnel::new(key, seat));
-        if leaf.protocol == Protocol::Direct {
-            match Carrier::direct(client, mark) {
-                Ok(carrier) => {
-                    tunnel.open(carrier, &self.backlog);
-                }
-                Err(error) => {
-                    let error = DialError::direct(&error);
-                    self.dialer
-                        .counts
-                        .failed(Network::Udp, &leaf.protocol, error.result());
-                    self.counters.drop_closed.inc();
-                    return None;
-                }
-            }
-        }
-        tunnels.insert(key, Arc::clone(&tunnel));
-        drop(tunnels);
-        let task = upstream::run(
-            Arc::clone(self),
-            Arc::clone(&tunnel),
-            Arc::clone(leaf),
-            mark,
-        );
-        self.spawn(task);
-        Some(tunnel)
-    }
-
-    /// Ends one flow; the last one takes its tunnel along.
-    fn end_flow(&self, flow: &Arc<UdpFlow>, reason: CloseReason) {
-        if self.table.remove(flow) {
-            self.leave(flow);
-            flow.close(reason);
-        }
-    }
-
-    fn leave(&self, flow: &Arc<UdpFlow>) {
-        if flow.tunnel.leave(flow) {
-            self.forget(&flow.tunnel);
-        }
-    }
-
-    /// Ends a tunnel and its flows.
-    fn end_tunnel(&self, tunnel: &Arc<Tunnel>, reason: CloseReason) {
-        let flows = tunnel.close();
-        self.forget(tunnel);
-        let waiting = tunnel.abandon(&self.backlog);
-        self.counters.drop_closed.add(waiting as u64);
-        let now = Instant::now();
-        for flow in flows {
-            if self.table.remove(&flow) {
-                flow.close(reason);
-                if reason == CloseReason::DialFailed {
-                    // A node that is down must not be dialed for every datagram.
-                    self.table.refuse(flow.key, now);
-                }
-            }
-        }
-    }
-
-    fn forget(&self, tunnel: &Arc<Tunnel>) {
-        let mut tunnels = lock(&self.tunnels);
-        if tunnels
-            .get(&tunnel.key)
-            .is_some_and(|t| Arc::ptr_eq(t, tunnel))
-        {
-            tunnels.remove(&tunnel.key);
-        }
-    }
-
-    fn expire(&self, now: Instant) {
-        for flow in self.table.expired(now) {
-            self.end_flow(&flow, CloseReason::Timeout);
-        }
-        self.replies.sweep(now);
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = lock(&self.tasks);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(task, &self.runtime);
-    }
-}
-
-impl std::fmt::Debug for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service")
-            .field("flows", &self.flow_cap)
-            .field("tunnels", &self.tunnel_cap)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Ends a flow on request of the API or a reload.
-struct FlowHook {
-    service: Weak<Service>,
-    flow: Weak<UdpFlow>,
-}
-
-impl CancelHook for FlowHook {
-    fn cancelled(&self, _token: u64, reason: CloseReason) {
-        if let (Some(service), Some(flow)) = (self.service.upgrade(), self.flow.upgrade()) {
-            service.end_flow(&flow, reason);
-        }
-    }
-}
-
-fn carries(protocol: &Protocol) -> bool {
-    match protocol {
-        Protocol::Direct | Protocol::Socks5(_) => true,
-        Protocol::Block | Protocol::Http(_) => false,
-    }
-}
-
-/// Who sent a datagram to whom, when both are beyond doubt.
-fn flow_id(datagram: &Datagram<'_>) -> Option<FlowId> {
-    let client = datagram.source.filter(|client| client.port() != 0)?;
-    let target = origdst::parse(datagram.control, datagram.control_cut).ok()?;
-    (!datagram.cut).then_some(FlowId { client, target })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::*;
+use super::{table::FlowId, *};
 use crate::{flow::Refusal, inbound::testkit::*};
 
 /// Makes sockets that are bound like transparent ones, as far as loopback allows.
@@ -437,4 +437,27 @@ async fn listeners_deliver_the_original_destination() {
     udp.finish().await;
     assert_eq!(world.wait_closed(1)[0].1, CloseReason::Shutdown);
     assert_eq!((udp.counters().flows, udp.counters().tunnels), (0, 0));
+}
+
+#[tokio::test]
+async fn a_server_without_udp_is_asked_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let bed = bed(World::through(socks5(listener.local_addr().unwrap(), None))).await;
+    bed.send(addr("192.0.2.1:5000"), b"x");
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut buffer = [0; 64];
+    stream.read_exact(&mut buffer[..3]).await.unwrap();
+    stream.write_all(&[5, 0]).await.unwrap();
+    stream.read_exact(&mut buffer[..10]).await.unwrap();
+    stream
+        .write_all(&[5, 7, 0, 1, 0, 0, 0, 0, 0, 0])
+        .await
+        .unwrap();
+    bed.until("the first flow ends", |b| b.world.live().is_empty())
+        .await;
+    bed.send(addr("192.0.2.1:5001"), b"x");
+    bed.until("the second flow ends", |b| b.counts().drop_closed == 2)
+        .await;
+    assert_eq!(bed.world.wait_closed(2)[1].1, CloseReason::DialFailed);
+    assert!(timeout(Duration::ZERO, listener.accept()).await.is_err());
 }

@@ -1,0 +1,150 @@
+//! The beginning of a flow: admission, the address of the server, a permit. Every step goes on
+//! at once or leaves the flow waiting for one message.
+
+use std::sync::Arc;
+
+use honk_policy::{id::Network, node::Protocol};
+
+use super::{
+    flow::{Dial, Flow, Phase, Watch},
+    mailbox::{Command, FlowClaim},
+    slab::Token,
+    worker::Worker,
+};
+use crate::{
+    flow::{ClientAddr, CloseReason, NewFlow, OrigDst, Route},
+    inbound::counters::Seat,
+    outbound::{
+        error::DialError,
+        permits::Permit,
+        server::{Candidates, server},
+    },
+    socket::{self, Accepted},
+};
+
+impl Worker {
+    /// Asks for admission; a refusal is a reset, so that the client need not wait.
+    pub(super) fn admit(&mut self, accepted: Accepted) {
+        let Some(seat) = self.shared.cap.take() else {
+            self.shared.counters.capacity.inc();
+            socket::reset_on_close(&accepted.fd);
+            return;
+        };
+        let flow = NewFlow {
+            network: Network::Tcp,
+            client: ClientAddr(accepted.client),
+            target: OrigDst(accepted.target),
+        };
+        match self.shared.admission.admit(&flow) {
+            Ok(route) => self.begin(accepted, route, seat),
+            Err(_) => {
+                self.shared.counters.refused.inc();
+                socket::reset_on_close(&accepted.fd);
+            }
+        }
+    }
+
+    /// Takes over a flow admitted elsewhere.
+    pub(super) fn adopt(&mut self, accepted: Accepted, route: Route) {
+        match self.shared.cap.take() {
+            Some(seat) => self.begin(accepted, route, seat),
+            None => {
+                self.shared.counters.capacity.inc();
+                socket::reset_on_close(&accepted.fd);
+                route.guard.close(CloseReason::Refused);
+            }
+        }
+    }
+
+    fn begin(&mut self, accepted: Accepted, route: Route, seat: Seat) {
+        let Route {
+            leaf, mark, guard, ..
+        } = route;
+        if leaf.protocol == Protocol::Block {
+            socket::reset_on_close(&accepted.fd);
+            guard.close(CloseReason::Refused);
+            return;
+        }
+        let dialer = &self.shared.dialer;
+        let (mark, now) = (dialer.mark(mark), self.now);
+        let server = server(&leaf.protocol).map(|_| dialer.server(&leaf));
+        let entry = Arc::clone(&guard.entry);
+        let token = self.flows.insert(|_| Flow {
+            guard,
+            clock: now + self.shared.timeouts.dial,
+            watch: Watch::Nothing,
+            kept_alive: false,
+            seat,
+            phase: Phase::Dialing(Box::new(Dial {
+                client: Some(accepted.fd),
+                target: OrigDst(accepted.target),
+                mark,
+                server,
+                candidates: None,
+                permit: None,
+                handshake: None,
+                out: Vec::new(),
+                socket: None,
+                connected: false,
+                pipelined: false,
+                serial_only: false,
+                arrived: now,
+                started: now,
+            })),
+        });
+        self.dialing += 1;
+        if self.dialing == 1 {
+            self.next_sweep = self.next_sweep.min(now + self.shared.timeouts.tick);
+        }
+        entry.cancel.register(self.mailbox.clone(), token.0);
+        self.advance(token);
+    }
+
+    /// Goes on with a dial that has no socket yet.
+    fn advance(&mut self, token: Token) {
+        let shared = Arc::clone(&self.shared);
+        let Some(dial) = self.dial(token) else {
+            return;
+        };
+        if let Some(server) = &dial.server {
+            if dial.candidates.is_none() {
+                dial.candidates = shared.dialer.candidates(server, dial.arrived);
+            }
+            if dial.candidates.is_none() {
+                let (server, mailbox) = (Arc::clone(server), Arc::clone(&self.mailbox));
+                shared.dialer.resolve(&server, move |result| {
+                    mailbox.send(Command::Resolved(token, result));
+                });
+                return;
+            }
+            if dial.permit.is_none() {
+                dial.permit = shared.dialer.permits.try_take();
+            }
+            if dial.permit.is_none() {
+                let mailbox = Arc::clone(&self.mailbox);
+                let claim = FlowClaim { mailbox, token };
+                shared.dialer.permits.claim(Box::new(claim));
+                return;
+            }
+        }
+        self.connect(token, None);
+    }
+
+    pub(super) fn resolved(&mut self, token: Token, result: Result<Candidates, DialError>) {
+        match (result, self.dial(token)) {
+            (Ok(candidates), Some(dial)) => {
+                dial.candidates = Some(candidates);
+                self.advance(token);
+            }
+            (Err(error), Some(_)) => self.fail(token, error),
+            (_, None) => {}
+        }
+    }
+
+    pub(super) fn permitted(&mut self, token: Token, permit: Permit) {
+        if let Some(dial) = self.dial(token) {
+            dial.permit = Some(permit);
+            self.advance(token);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The conversation with a server after the connect, and the hand-over to the relay.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
+
+use honk_policy::{id::Network, node::Protocol};
+use rustix::{
+    event::epoll::EventFlags,
+    net::{self, RecvFlags, SendFlags},
+};
+
+use super::{COPY, flow::Phase, slab::Token, worker::Worker};
+use crate::{
+    outbound::{
+        error::{DialError, Stage},
+        handshake::Progress,
+    },
+    relay::{End, Relay},
+    socket,
+};
+
+impl Worker {
+    /// Sends what the handshake wants to say; false when the flow has failed.
+    pub(super) fn flush(&mut self, token: Token) -> bool {
+        let Some(dial) = self.dial(token) else {
+            return false;
+        };
+        let (Some(fd), false) = (&dial.socket, dial.out.is_empty()) else {
+            return true;
+        };
+        match net::send(fd, &dial.out, SendFlags::NOSIGNAL).map_err(io::Error::from) {
+            Ok(n) => {
+                dial.out.drain(..n);
+                true
+            }
+            // An event tells when there is room.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => true,
+            Err(e) => {
+                let error = DialError::carrier(dial.stage(), &e);
+                self.fail(token, error);
+                false
+            }
+        }
+    }
+
+    /// Reads answers of the handshake.
+    pub(super) fn converse(&mut self, token: Token, flags: EventFlags) {
+        let reply = self.shared.timeouts.reply;
+        // The shared buffer is lent out while `self` is needed whole.
+        let mut scratch = std::mem::take(&mut self.shop.scratch);
+        let mut agreed = None;
+        while let Some(dial) = self.dial(token) {
+            let (Some(fd), Some(handshake)) = (&dial.socket, &mut dial.handshake) else {
+                break;
+            };
+            let n = match net::recv(fd, &mut scratch[..], RecvFlags::empty()) {
+                Ok((n, _)) => n,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => {
+                    let error = DialError::carrier(handshake.stage(), &e.into());
+                    self.fail(token, error);
+                    break;
+                }
+            };
+            if n == 0 {
+                let error = handshake.eof();
+                self.fail(token, error);
+                break;
+            }
+            let before = handshake.stage();
+            match handshake.read(&scratch[..n], &mut dial.out) {
+                Ok(Progress::More) => {
+                    if dial.pipelined {
+                        // The server may hold its next answer back until this one is
+                        // acknowledged (Nagle), and we have nothing to send with it.
+                        socket::delay_acks(fd, false);
+                    }
+                    if before != handshake.stage() && handshake.stage() == Stage::Reply {
+                        self.set_deadline(token, reply);
+                    }
+                    if !self.flush(token) {
+                        break;
+                    }
+                }
+                Ok(Progress::Done(used)) => {
+                    // Empty as a rule: most servers send nothing before they are asked.
+                    let early = scratch.get(used..n).unwrap_or(&[]).to_vec();
+                    agreed = Some((n == scratch.len(), early));
+                    break;
+                }
+                Err(error) => {
+                    self.fail(token, error);
+                    break;
+                }
+            }
+            if n < scratch.len() && !flags.contains(EventFlags::RDHUP) {
+                break;
+            }
+        }
+        self.shop.scratch = scratch;
+        if let Some((more, early)) = agreed {
+            let input = EventFlags::IN;
+            let flags = if more { flags | input } else { flags - input };
+            self.relay(token, flags, early);
+        }
+    }
+
+    /// Hands the flow over to the relay. `flags` tell whether the server has more to read.
+    pub(super) fn relay(&mut self, token: Token, flags: EventFlags, early: Vec<u8>) {
+        let Some(flow) = self.flows.get_mut(token) else {
+            return;
+        };
+        let Phase::Dialing(dial) = &mut flow.phase else {
+            return;
+        };
+        let (Some(client), Some(socket)) = (dial.client.take(), dial.socket.take()) else {
+            return;
+        };
+        let took = self.now.saturating_duration_since(dial.started);
+        let (server, pipelined) = (dial.server.take(), dial.pipelined);
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        let server_end = End {
+            fd: socket,
+            readable: ended || flags.contains(EventFlags::IN),
+            writable: true,
+            hangup: ended,
+        };
+        // Dropping the dial gives its permit back.
+        flow.phase = Phase::Relaying(Box::new(Relay::new(End::new(client), server_end, early)));
+        flow.clock = self.now;
+        flow.guard.entry.carrier.store(COPY, Ordering::Relaxed);
+        self.dialing -= 1;
+        let dialer = &self.shared.dialer;
+        match &server {
+            Some(server) => {
+                dialer.counts.ok(Network::Tcp, &server.node.protocol, took);
+                if !pipelined {
+                    dialer.learn(server);
+                }
+            }
+            None => dialer.counts.ok(Network::Tcp, &Protocol::Direct, took),
+        }
+        self.step(token);
+    }
+}
