@@ -1,6 +1,9 @@
 //! Records of the event ring: counted by kind, and logged at a bounded rate.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use aya::maps::{MapData, RingBuf};
 use honk_common::{
@@ -15,6 +18,26 @@ use honk_common::{
 const LINES: u32 = 4;
 /// Records taken in one go; the rest waits for the next.
 const DRAIN: usize = 4096;
+
+/// Records read, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Seen([AtomicU64; EVENT_TYPES]);
+
+impl Seen {
+    fn count(&self, kind: u32) {
+        if let Some(counter) = self.0.get(kind as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// By name, in ABI order.
+    pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
+        (0..)
+            .zip(&self.0)
+            .filter_map(|(kind, n)| Some((name(kind)?, n.load(Ordering::Relaxed))))
+            .collect()
+    }
+}
 
 /// Reader of the ring.
 pub(super) struct Events {
@@ -64,12 +87,13 @@ impl Events {
     }
 
     /// Reads what is there.
-    pub(super) fn drain(&mut self, now: Instant) {
+    pub(super) fn drain(&mut self, seen: &Seen, now: Instant) {
         for _ in 0..DRAIN {
             let Some(record) = self.ring.next() else {
                 return;
             };
             if let Some(event) = decode(&record) {
+                seen.count(event.kind);
                 log(&mut self.limit, &event, now);
             }
         }
@@ -86,12 +110,12 @@ fn decode(record: &[u8]) -> Option<Event> {
 
 fn name(kind: u32) -> Option<&'static str> {
     match kind {
-        EVENT_BLOCKED => Some("blocked"),
-        EVENT_FLOW_OVERFLOW => Some("flow_overflow"),
-        EVENT_RETURN_OVERFLOW => Some("return_overflow"),
-        EVENT_GROUP_DEAD => Some("group_dead"),
-        EVENT_EXT_CHAIN => Some("ext_chain"),
-        EVENT_LISTENER_MISSING => Some("listener_missing"),
+        EVENT_BLOCKED => Some("event_blocked"),
+        EVENT_FLOW_OVERFLOW => Some("event_flow_overflow"),
+        EVENT_RETURN_OVERFLOW => Some("event_return_overflow"),
+        EVENT_GROUP_DEAD => Some("event_group_dead"),
+        EVENT_EXT_CHAIN => Some("event_ext_chain"),
+        EVENT_LISTENER_MISSING => Some("event_listener_missing"),
         _ => None,
     }
 }
@@ -149,6 +173,11 @@ mod tests {
             assert!(name(kind).is_some(), "{kind}");
         }
         assert!(name(EVENT_TYPES as u32).is_none());
+        let seen = Seen::default();
+        seen.count(EVENT_GROUP_DEAD);
+        seen.count(99);
+        assert_eq!(seen.list().len(), EVENT_TYPES);
+        assert!(seen.list().contains(&("event_group_dead", 1)));
     }
 
     #[test]

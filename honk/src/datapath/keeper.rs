@@ -76,7 +76,7 @@ fn keep(shared: &Shared, mut events: Events, wake: &Wake, stop: &AtomicBool) {
             return;
         }
         let now = Instant::now();
-        events.drain(now);
+        events.drain(&shared.events, now);
         if now < next {
             continue;
         }

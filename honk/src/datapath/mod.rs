@@ -120,6 +120,7 @@ struct Shared {
     groups: Mutex<HashMap<u32, u32>>,
     interfaces: ArcSwap<Vec<InterfaceStatus>>,
     tally: janitor::Tally,
+    events: events::Seen,
 }
 
 impl Datapath {
@@ -203,25 +204,20 @@ impl Datapath {
             capacity,
         };
         let tally = &shared.tally;
+        let mut stats = status::stats(&shared.maps, shared.cpus);
+        stats.push(("flow_expired", tally.expired.load(Ordering::Relaxed)));
+        stats.extend(shared.events.list());
+        let flows = status::capacity(&shared.maps.flow);
+        let returns = status::capacity(&shared.maps.ret);
         Counters {
-            stats: status::stats(&shared.maps, shared.cpus),
+            stats,
             outbounds: status::outbounds(&shared.maps, shared.cpus),
             maps: vec![
-                fill(
-                    "flow",
-                    tally.flows.load(Ordering::Relaxed),
-                    status::capacity(&shared.maps.flow),
-                ),
-                fill(
-                    "return",
-                    tally.returns.load(Ordering::Relaxed),
-                    status::capacity(&shared.maps.ret),
-                ),
+                fill("flow", tally.flows.load(Ordering::Relaxed), flows),
+                fill("flow_claimed", shared.claims.len() as u64, flows),
+                fill("return", tally.returns.load(Ordering::Relaxed), returns),
             ],
             features: shared.features.list(),
-            expired: tally.expired.load(Ordering::Relaxed),
-            claimed: shared.claims.len() as u64,
-            generation: lock(&shared.banks).generation,
         }
     }
 

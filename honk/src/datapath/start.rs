@@ -19,7 +19,7 @@ use super::{
     bank::Banks,
     claims::Claims,
     error::Error,
-    events::Events,
+    events::{Events, Seen},
     hooks::Hooks,
     host::Host,
     janitor::Tally,
@@ -79,12 +79,16 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         groups: Mutex::new(HashMap::new()),
         interfaces: ArcSwap::default(),
         tally: Tally::default(),
+        events: Seen::default(),
     });
     // Until real rules come, everything is the daemon's to decide.
     super::lock(&shared.banks).commit(&shared.maps, &RouteTables::fallback_only(CONTROL))?;
     let flags = shared.maps.flags.put(&0, &OFFLOAD_DIRECT);
     flags.map_err(Error::io("write the flags"))?;
 
+    if !features.jit {
+        tracing::warn!(target: TARGET, "net.core.bpf_jit_enable is 0: every packet costs many times more");
+    }
     let param = Param {
         own_mark: settings.own_mark,
         own_tgid: std::process::id(),

@@ -31,17 +31,12 @@ pub(crate) struct Fill {
 /// A snapshot of all counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
-    /// By name, in ABI order.
+    /// By name: those of the kernel programs in ABI order, then the daemon's own.
     pub(crate) stats: Vec<(&'static str, u64)>,
     /// Ordinals that carried traffic.
     pub(crate) outbounds: Vec<(u8, OutStats)>,
     pub(crate) maps: Vec<Fill>,
     pub(crate) features: Vec<(&'static str, bool)>,
-    /// Flow entries deleted because they were idle.
-    pub(crate) expired: u64,
-    /// Entries pinned by live relays.
-    pub(crate) claimed: u64,
-    pub(crate) generation: u32,
 }
 
 /// Possible CPUs: the length of per-CPU values.

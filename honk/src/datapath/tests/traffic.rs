@@ -159,3 +159,22 @@ fn redirect_peer_delivers() {
         }
     });
 }
+
+#[test]
+fn blocked_flows_are_told_about() {
+    lab("events", |lab| {
+        let (dp, _listeners) = lab.start();
+        let block = honk_common::outbound::BLOCK;
+        dp.commit(&RouteTables::fallback_only(block)).unwrap();
+        dp.set_gate(GATE_OPEN).unwrap();
+        let _client = connect(lab, to(ORIGIN4, 443));
+        let blocked = || {
+            let events = dp.counters().stats;
+            events
+                .iter()
+                .any(|(name, n)| *name == "event_blocked" && *n > 0)
+        };
+        eventually("the event is read", blocked);
+        dp.stop().unwrap();
+    });
+}
