@@ -43,8 +43,6 @@ pub(crate) enum Class {
     TargetTimeout,
     /// The server closed without a word after the request.
     UnknownPreResponse,
-    /// The flow ended first.
-    Cancelled,
 }
 
 /// Whose fault a failure is.
@@ -58,8 +56,6 @@ pub(crate) enum Blame {
     Node,
     /// The target behind the node.
     Target,
-    /// The client.
-    Client,
 }
 
 /// Whether the same flow may be tried again, before payload was sent.
@@ -162,7 +158,6 @@ impl DialError {
             | Class::Timeout(_)
             | Class::UnknownPreResponse => Blame::Node,
             Class::TargetRefused | Class::TargetTimeout => Blame::Target,
-            Class::Cancelled => Blame::Client,
         }
     }
 
@@ -177,8 +172,7 @@ impl DialError {
             | Class::ConfigUnsupported
             | Class::ProxyPolicy
             | Class::TargetRefused
-            | Class::TargetTimeout
-            | Class::Cancelled => Retry::No,
+            | Class::TargetTimeout => Retry::No,
         }
     }
 
@@ -193,7 +187,6 @@ impl DialError {
             | Class::TargetTimeout
             | Class::ConfigUnsupported
             | Class::UnknownPreResponse => DialResult::Refused,
-            Class::Cancelled => DialResult::Cancelled,
         }
     }
 }

@@ -228,8 +228,9 @@ impl Dialer {
 
     /// Tells about a failed dial, at most once a minute per node.
     pub(crate) fn report(&self, node: &Node, error: &DialError) {
-        tracing::debug!(node = %node.name, %error, "dial_failed");
-        if error.blame() != Blame::Node {
+        let (blame, retry) = (error.blame(), error.retry());
+        tracing::debug!(node = %node.name, %error, ?blame, ?retry, "dial_failed");
+        if blame != Blame::Node {
             return;
         }
         let now = Instant::now();

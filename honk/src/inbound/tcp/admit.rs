@@ -45,6 +45,7 @@ impl Worker {
     }
 
     /// Takes over a flow admitted elsewhere.
+    #[cfg(test)]
     pub(super) fn adopt(&mut self, accepted: Accepted, route: Route) {
         match self.shared.cap.take() {
             Some(seat) => self.begin(accepted, route, seat),

@@ -1,9 +1,6 @@
 //! The conversation with a server after the connect, and the hand-over to the relay.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io, sync::atomic::Ordering};
 
 use honk_policy::{id::Network, node::Protocol};
 use rustix::{

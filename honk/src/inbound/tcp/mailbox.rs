@@ -13,20 +13,20 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::slab::Token;
 use crate::{
-    flow::{CancelHook, CloseReason, Route},
+    flow::{CancelHook, CloseReason},
     outbound::{
         error::DialError,
         permits::{Claim, Permit},
         server::Candidates,
     },
-    socket::Accepted,
 };
 
 /// A message to the loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Take over a connection that was accepted and admitted elsewhere.
-    Adopt(Box<(Accepted, Route)>),
+    /// Take over a connection that was accepted and admitted by a test.
+    #[cfg(test)]
+    Adopt(Box<(crate::socket::Accepted, crate::flow::Route)>),
     /// End a flow.
     Cancel(Token, CloseReason),
     /// The server's name was looked up.

@@ -486,13 +486,15 @@ fn a_half_closed_flow_without_progress_ends() {
 
 #[test]
 fn a_reset_is_passed_on_both_ways() {
-    let origin = play(|s| {
+    let origin = play(|mut s| {
+        take(&mut s, 1);
         socket2::SockRef::from(&s)
             .set_linger(Some(Duration::ZERO))
             .unwrap();
     });
     let bed = bed(World::refusing(Refusal::Blocked));
     let mut client = bed.direct_client(origin);
+    client.write_all(b"x").unwrap();
     let error = client.read(&mut [0; 1]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     let (told, heard) = std::sync::mpsc::sync_channel(1);

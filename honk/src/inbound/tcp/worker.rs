@@ -9,10 +9,11 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
+use honk_policy::{id::Network, node::Protocol};
 use rustix::{
     buffer::spare_capacity,
     event::{
@@ -30,6 +31,7 @@ use super::{
 };
 use crate::{
     flow::CloseReason,
+    outbound::error::DialResult,
     relay::{Shop, Side, Step},
     socket,
     socket::pipe::{PipeBudget, PipePool},
@@ -199,10 +201,7 @@ impl Worker {
 
     fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
-            let open = self
-                .shared
-                .accepting
-                .load(std::sync::atomic::Ordering::Relaxed);
+            let open = self.shared.accepting.load(Ordering::Relaxed);
             if !open || self.paused_until.is_some() {
                 return;
             }
@@ -243,6 +242,7 @@ impl Worker {
 
     fn command(&mut self, command: Command) {
         match command {
+            #[cfg(test)]
             Command::Adopt(flow) => {
                 let (accepted, route) = *flow;
                 self.adopt(accepted, route);
@@ -298,10 +298,10 @@ impl Worker {
         if moved > 0 {
             flow.clock = self.now;
         }
-        if relay.splices() && !spliced_before {
-            entry
-                .carrier
-                .store(super::SPLICE, std::sync::atomic::Ordering::Relaxed);
+        if relay.splices()
+            && !spliced_before
+            && entry.carrier.swap(super::SPLICE, Ordering::Relaxed) != super::SPLICE
+        {
             self.shared.counters.spliced.inc();
         }
         let wanted = match (relay.client_blocked(), flow.watch) {
@@ -377,6 +377,12 @@ impl Worker {
         match phase {
             Phase::Dialing(dial) => {
                 self.dialing -= 1;
+                if reason != CloseReason::DialFailed {
+                    let server = dial.server.as_ref();
+                    let protocol = server.map_or(&Protocol::Direct, |s| &s.node.protocol);
+                    let counts = &self.shared.dialer.counts;
+                    counts.failed(Network::Tcp, protocol, DialResult::Cancelled);
+                }
                 if let Some(client) = &dial.client {
                     socket::reset_on_close(client);
                 }

@@ -8,12 +8,16 @@ use std::{
     time::Instant,
 };
 
-use honk_policy::node::{Node, Protocol};
+use honk_policy::{
+    id::Network,
+    node::{Node, Protocol},
+};
 use honk_wire::Target;
 
 use super::{Service, carrier::Carrier, reply::ReplyKey, tunnel::Tunnel};
 use crate::{
     flow::CloseReason,
+    outbound::error::DialResult,
     socket::{
         Mark,
         mmsg::{Outgoing, RecvBatch, send},
@@ -34,6 +38,8 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<No
             () = tunnel.left.notified() => {
                 let waiting = tunnel.abandon(&service.backlog);
                 service.counters.drop_closed.add(waiting as u64);
+                let counts = &service.dialer.counts;
+                counts.failed(Network::Udp, &leaf.protocol, DialResult::Cancelled);
                 return;
             }
         };
