@@ -20,6 +20,7 @@ use engine::{Engine, Running};
 use serde::Serialize;
 use stats::Series;
 
+use crate::kernel_bench;
 use crate::lab::{Lab, Profile, addr};
 use crate::scene;
 
@@ -35,7 +36,7 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases (`direct`, `relay`, `policy`); all when empty.
+    /// Names of cases (`direct`, `relay`, `datapath`, `policy`); all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -77,8 +78,15 @@ pub fn run(settings: &Settings) -> Result<bool> {
         let engines = [Engine::HonkRelay, Engine::SingBox, Engine::Mihomo];
         lines.extend(compare("relay", &engines, [1.0, 1.5], settings)?);
     }
+    if wants("datapath") {
+        lines.extend(
+            datapath_figures(settings.quick)?
+                .into_iter()
+                .map(figure_line),
+        );
+    }
     if wants("policy") {
-        lines.extend(policy_lines()?);
+        lines.extend(policy::figures()?.into_iter().map(figure_line));
     }
     print_table(&lines);
     if let Some(file) = &settings.json {
@@ -209,10 +217,12 @@ fn report(case: &str, arms: &[Arm], targets: [f64; 2]) -> Vec<Line> {
 }
 
 /// Figures without a rival are compared with their target; the ratio is target over value.
-fn policy_lines() -> Result<Vec<Line>> {
-    let line = |(case, value, unit, target): (&str, f64, &'static str, f64)| Line {
+/// A figure with an absolute target; smaller is better.
+fn figure_line<S: Into<String>>(figure: (S, f64, &'static str, f64)) -> Line {
+    let (case, value, unit, target) = figure;
+    Line {
         schema: "honk.bench/1",
-        case: case.to_owned(),
+        case: case.into(),
         value,
         unit,
         peer: "target",
@@ -226,8 +236,16 @@ fn policy_lines() -> Result<Vec<Line>> {
         peer_cpu_cores: 0.0,
         failures: 0,
         peer_failures: 0,
-    };
-    Ok(policy::figures()?.into_iter().map(line).collect())
+    }
+}
+
+/// Nanoseconds per packet of the kernel programs, as far as they have a target.
+fn datapath_figures(quick: bool) -> Result<Vec<(String, f64, &'static str, f64)>> {
+    let figures = kernel_bench::run(quick)?.into_iter();
+    Ok(figures
+        .filter(|figure| figure.target > 0.0)
+        .map(|figure| (figure.name, figure.ns.max(1.0), "ns", figure.target))
+        .collect())
 }
 
 fn print_table(lines: &[Line]) {

@@ -307,14 +307,21 @@ impl Rig {
 
     /// Runs `listener_lookup`; returns its verdict and the cookie of the selected socket.
     pub fn lookup(&self, family: u32, protocol: u32) -> (i32, u64) {
+        let (ran, cookie) = self.repeat_lookup(family, protocol, 1);
+        (ran.verdict, cookie)
+    }
+
+    /// The same many times.
+    pub fn repeat_lookup(&self, family: u32, protocol: u32, repeat: u32) -> (Ran, u64) {
         // struct bpf_sk_lookup: cookie u64, family, protocol, remote ip4, ip6[4], port, ...
         let mut ctx = [0u32; 18];
         ctx[2] = family;
         ctx[3] = protocol;
         let mut raw: Vec<u8> = ctx.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let ran = sys::test_run(self.programs[LOOKUP].as_fd(), &[], &mut raw, 1)
+        let ran = sys::test_run(self.programs[LOOKUP].as_fd(), &[], &mut raw, repeat)
             .unwrap_or_else(|e| panic!("listener_lookup: {e}"));
-        (ran.verdict, from_bytes(&raw))
+        let cookie = from_bytes(&raw);
+        (ran, cookie)
     }
 
     /// Puts a listening or bound socket into `SOCKS`.
