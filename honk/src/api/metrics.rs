@@ -16,7 +16,7 @@ use super::{Shared, error::ApiError, server, status};
 use crate::{
     app::{
         admission::{KINDS, REFUSALS},
-        engine::{Dials, Engine},
+        engine::{Datagrams, Dials, Engine},
         notify::Task,
         registry::REASONS,
         reload::{RESULTS, TRIGGERS},
@@ -195,7 +195,19 @@ fn flows(engine: &Engine, page: &mut Page) {
         for (stat, value) in carriers.relay_stats() {
             page.count(&names::RELAY_STATS, &[stat], value);
         }
+        datagrams(&carriers.datagrams(), page);
         dials(&carriers.dials(), page);
+    }
+}
+
+fn datagrams(udp: &Datagrams, page: &mut Page) {
+    page.count(&names::UDP_ENDPOINTS, &[], udp.flows as u64);
+    page.count(&names::UDP_LOOKUPS, &["hit"], udp.hits);
+    page.count(&names::UDP_LOOKUPS, &["miss"], udp.misses);
+    page.count(&names::UDP_DATAGRAMS, &["received"], udp.received);
+    page.count(&names::UDP_DATAGRAMS, &["sent"], udp.sent);
+    for (cause, count) in &udp.drops {
+        page.count(&names::UDP_DROPS, &[cause], *count);
     }
 }
 

@@ -6,7 +6,7 @@ use honk_common::{flow::FlowVal, key::FlowKey, tables::RouteTables};
 use honk_policy::config::Global;
 
 use super::{
-    engine::{Carriers, DialRow, Dials},
+    engine::{Carriers, Datagrams, DialRow, Dials},
     kernel::{Interface, Kernel, KernelCounters, KernelError, MapUse},
 };
 use crate::{
@@ -144,6 +144,30 @@ impl Carriers for Rooms {
             ("tcp_dial_failed", tcp.dial_failed),
             ("tcp_spliced", tcp.spliced),
         ]
+    }
+
+    fn datagrams(&self) -> Datagrams {
+        let udp = self.inbound.counters().udp;
+        let c = udp.counts;
+        Datagrams {
+            flows: udp.flows,
+            hits: c.hits,
+            misses: c.misses,
+            received: c.received,
+            sent: c.replied,
+            drops: vec![
+                ("malformed", c.drop_malformed),
+                ("capacity", c.drop_capacity),
+                ("policy", c.drop_policy),
+                ("flow_queue", c.drop_flow_queue),
+                ("global_queue", c.drop_global_queue),
+                ("closed", c.drop_closed),
+                ("send", c.drop_send),
+                ("reply", c.drop_reply),
+                ("reply_socket", c.drop_reply_socket),
+                ("receive_error", c.receive_errors),
+            ],
+        }
     }
 
     fn dials(&self) -> Dials {

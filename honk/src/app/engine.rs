@@ -44,12 +44,25 @@ const SLOT_REST: Duration = Duration::from_secs(600);
 
 /// The rooms that carry flows, as far as the engine needs them.
 pub(crate) trait Carriers: Send + Sync + std::fmt::Debug + 'static {
-    /// Counters of listeners, relays and UDP endpoints.
+    /// Counters of TCP listeners and relays.
     fn relay_stats(&self) -> Vec<(&'static str, u64)>;
+    /// Counters of the UDP side.
+    fn datagrams(&self) -> Datagrams;
     /// Counters of the dialer.
     fn dials(&self) -> Dials;
     /// Applies settings of a new generation.
     fn update(&self, global: &Global);
+}
+
+/// Counters of the UDP side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Datagrams {
+    pub(crate) flows: usize,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) drops: Vec<(&'static str, u64)>,
 }
 
 /// Counters of the dialer.

@@ -36,6 +36,7 @@ use crate::{
         doc::{Diag, ReloadState},
         time,
     },
+    cli::plural,
     flow::{CloseReason, FlowEntry},
     metrics::histogram::Histograms,
     state::progress::Progress,
@@ -314,14 +315,14 @@ impl Engine {
         self.reloads
             .histograms
             .reload(2, draining.elapsed().as_secs_f64());
-        let warnings = next.tally.warnings;
+        let warnings = plural(next.tally.warnings, "warning");
         End {
             result: Ended::Applied,
             generation: next.generation,
             revision: Arc::clone(&next.revision),
             diagnostics: findings.documents(),
             message: format!(
-                "generation {} active, {} changed, {warnings} warnings",
+                "generation {} active, {} changed, {warnings}",
                 next.generation,
                 if changed.is_empty() {
                     "nothing".to_owned()
@@ -402,7 +403,7 @@ impl Engine {
 
     fn rejected(&self, findings: &Findings, message: &str) -> End {
         let current = self.snapshot();
-        let errors = findings.tally().errors;
+        let errors = plural(findings.tally().errors, "error");
         End {
             result: Ended::Rejected,
             generation: current.generation,
@@ -410,7 +411,7 @@ impl Engine {
             changed: Vec::new(),
             diagnostics: findings.documents(),
             message: format!(
-                "reload rejected ({errors} errors): {message}; generation {} goes on",
+                "reload rejected ({errors}): {message}; generation {} goes on",
                 current.generation
             ),
         }

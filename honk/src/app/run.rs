@@ -33,7 +33,7 @@ use crate::{
     api::server::{ApiSocket, Peers},
     cli::{
         exit::{Exit, Failure},
-        version,
+        plural, version,
     },
     datapath::{self, Datapath, RedirectPeer},
     flow::{CloseReason, Listeners},
@@ -122,9 +122,9 @@ fn refused(spec: &Spec, findings: &Findings) -> Failure {
     for d in documents.iter().filter(|d| d.severity == "error") {
         eprintln!("{}", diag::short(d));
     }
-    let errors = findings.tally().errors;
+    let errors = plural(findings.tally().errors, "error");
     let text = format!(
-        "{} is refused ({errors} errors); `honk validate -c {0}` explains each",
+        "{} is refused ({errors}); `honk validate -c {0}` explains each",
         spec.entry.display()
     );
     let details = serde_json::json!({ "diagnostics": documents });

@@ -36,6 +36,10 @@ pub(crate) fn run(invocation: &Invocation, args: &Cleanup) -> Result<Exit, Failu
     }
     let report = datapath::cleanup(&args.bpf_pin_root, &dirs.runtime)
         .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
+    for stale in [dirs.socket(), dirs.pid()] {
+        // Absent after a clean end.
+        let _ = std::fs::remove_file(stale);
+    }
     drop(lock);
     said(invocation, Some(report))
 }

@@ -27,6 +27,7 @@ mod watch;
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
+use rustix::fs::Access;
 
 use self::{
     args::{Cli, Command, Global, Perm},
@@ -153,6 +154,28 @@ fn println_quietly(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
+/// A file that may not be read is no mistake in the configuration.
+fn allowed(path: &std::path::Path) -> Result<(), Failure> {
+    match std::fs::metadata(path)
+        .and_then(|_| rustix::fs::access(path, Access::READ_OK).map_err(Into::into))
+    {
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            let text = format!(
+                "not allowed to read {}; run as root or as its owner",
+                path.display()
+            );
+            Err(Failure::new(Exit::Permission, "permission", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `1 error`, `2 errors`
+pub(crate) fn plural(count: usize, word: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{s}")
+}
+
 impl Invocation {
     /// The configuration to read, by the search order.
     pub(crate) fn spec(&self) -> Result<Spec, Failure> {
@@ -160,6 +183,7 @@ impl Invocation {
         if let Some(note) = &found.note {
             self.out.note(note);
         }
+        allowed(&found.path)?;
         Ok(Spec {
             entry: found.path,
             files: self.files(),

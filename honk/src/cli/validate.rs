@@ -10,6 +10,7 @@ use super::{
     args::{Dump, Format, Validate},
     dump,
     exit::{Exit, Failure},
+    plural,
 };
 use crate::{
     api::doc::Diag,
@@ -48,8 +49,10 @@ pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Fail
             "invalid"
         };
         invocation.out.text(&format!(
-            "{word}: {} errors, {} warnings, {} notes",
-            tally.errors, tally.warnings, tally.notes
+            "{word}: {}, {}, {}",
+            plural(tally.errors, "error"),
+            plural(tally.warnings, "warning"),
+            plural(tally.notes, "note"),
         ))?;
     }
     if exit == Exit::Success {

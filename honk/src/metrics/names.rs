@@ -94,7 +94,15 @@ families! {
     TRANSFER_BYTES Counter "honk_transfer_bytes_total" ["outbound", "network", "direction"]
         "Bytes that userspace carried.";
     RELAY_STATS Counter "honk_relay_stat_total" ["stat"]
-        "Counters of listeners, relays and UDP endpoints.";
+        "Counters of the TCP listeners and relays.";
+    UDP_ENDPOINTS Gauge "honk_udp_endpoints" []
+        "UDP flows that userspace carries now.";
+    UDP_LOOKUPS Counter "honk_udp_endpoint_lookups_total" ["result"]
+        "Datagrams from clients that found a flow, or began one.";
+    UDP_DATAGRAMS Counter "honk_udp_datagrams_total" ["direction"]
+        "Datagrams received from clients and sent to them.";
+    UDP_DROPS Counter "honk_udp_drops_total" ["cause"]
+        "Datagrams that were dropped, by cause.";
     DIALS Counter "honk_dials_total" ["network", "protocol", "result"]
         "Dials by outcome.";
     DIAL_DURATION Histogram "honk_dial_duration_seconds" ["network", "protocol"]
