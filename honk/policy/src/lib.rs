@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod geo;
 pub mod group;
 pub mod id;
 mod name;

@@ -63,7 +63,7 @@ pub struct Config {
 }
 
 /// A code of a geodata file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GeoFile {
     /// File name.
     pub file: String,
