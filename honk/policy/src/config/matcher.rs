@@ -2,7 +2,7 @@
 //!
 //! Texts to matchers, shared by traffic rules and DNS rules; knows no function and no place.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use super::{
     GeoFile,
@@ -137,6 +137,7 @@ fn site(geo: GeoFile) -> DomainTest {
         file: geo.file,
         code: geo.code,
         attr: geo.attr,
+        list: Arc::default(),
     }
 }
 
@@ -260,6 +261,7 @@ mod tests {
                 file: file.into(),
                 code: code.into(),
                 attr: attr.map(str::to_owned),
+                list: Arc::default(),
             })
         };
         assert_eq!(

@@ -7,12 +7,13 @@
 
 use honk_common::{
     key::is_v4_mapped,
+    limits::RULE_WORDS,
     outbound::{CONTROL, LOGICAL_AND, LOGICAL_OR, MUST_RULES},
 };
 
 use super::{
-    domain::DomainSet,
-    rule::{Cond, FlowFacts, Prefix, RuleLine, RuleSet, Test, Verdict},
+    domain::DomainIndex,
+    rule::{Cond, DomainTest, FlowFacts, Prefix, RuleLine, RuleSet, Test, Verdict},
 };
 use crate::id::Ordinal;
 
@@ -20,6 +21,7 @@ use crate::id::Ordinal;
 #[derive(Clone, Debug)]
 pub struct Oracle {
     sets: Vec<MatchSet>,
+    names: DomainIndex,
 }
 
 /// One step of the evaluation.
@@ -36,7 +38,8 @@ struct MatchSet {
 
 #[derive(Clone, Debug)]
 enum Value {
-    Domain(DomainSet),
+    /// Number of the condition in the index.
+    Domain(usize),
     Ip(Ranges),
     SourceIp(Ranges),
     /// Inclusive; empty when the first is above the second.
@@ -61,10 +64,14 @@ impl Oracle {
     /// Lowers the lines.
     pub fn new(rules: &RuleSet) -> Self {
         let mut sets = Vec::new();
+        let mut names = Vec::new();
         for (index, line) in rules.lines.iter().enumerate() {
-            lower(line, index as u16, &mut sets);
+            lower(line, index as u16, &mut sets, &mut names);
         }
-        Self { sets }
+        Self {
+            sets,
+            names: DomainIndex::new(names),
+        }
     }
 
     /// Number of match sets.
@@ -75,9 +82,10 @@ impl Oracle {
     /// The verdict of the rules alone; [`dns_first`](super::dns_first) comes after it.
     pub fn eval(&self, flow: &FlowFacts) -> Verdict {
         let (mut good, mut bad, mut must) = (false, false, false);
+        let mut names = Names::new(&self.names, flow.domain.as_deref());
         for set in &self.sets {
             // Later values cannot change a line or a condition that is decided.
-            good = good || !bad && set.value.matches(flow);
+            good = good || !bad && set.value.matches(flow, &mut names);
             if set.outbound == LOGICAL_OR {
                 continue;
             }
@@ -108,7 +116,51 @@ impl Oracle {
     }
 }
 
-fn lower(line: &RuleLine, index: u16, sets: &mut Vec<MatchSet>) {
+/// The conditions that the name of a flow satisfies, found when the first of them is asked for.
+struct Names<'a> {
+    index: &'a DomainIndex,
+    name: Option<&'a str>,
+    found: bool,
+    few: [u64; RULE_WORDS],
+    /// In their place when they do not suffice, which the configuration rules out.
+    many: Vec<u64>,
+}
+
+impl<'a> Names<'a> {
+    fn new(index: &'a DomainIndex, name: Option<&'a str>) -> Self {
+        Self {
+            index,
+            name,
+            found: false,
+            few: [0; RULE_WORDS],
+            many: Vec::new(),
+        }
+    }
+
+    fn satisfies(&mut self, cond: usize) -> bool {
+        let Some(name) = self.name else { return false };
+        if self.index.words() > RULE_WORDS {
+            self.many.resize(self.index.words(), 0);
+        }
+        let bits = match self.many.as_mut_slice() {
+            [] => &mut self.few[..],
+            many => many,
+        };
+        if !self.found {
+            self.index.find(name, bits);
+            self.found = true;
+        }
+        bits.get(cond / 64)
+            .is_some_and(|word| word >> (cond % 64) & 1 == 1)
+    }
+}
+
+fn lower<'a>(
+    line: &'a RuleLine,
+    index: u16,
+    sets: &mut Vec<MatchSet>,
+    names: &mut Vec<&'a [DomainTest]>,
+) {
     let start = sets.len();
     let mut push = |value, not, outbound| {
         sets.push(MatchSet {
@@ -121,7 +173,7 @@ fn lower(line: &RuleLine, index: u16, sets: &mut Vec<MatchSet>) {
         });
     };
     for cond in &line.conds {
-        let mut values = values(cond);
+        let mut values = values(cond, names);
         let last = values.pop();
         for value in values {
             push(value, cond.not, LOGICAL_OR);
@@ -146,7 +198,7 @@ fn lower(line: &RuleLine, index: u16, sets: &mut Vec<MatchSet>) {
 }
 
 /// At least one value: a condition without any is one that never matches.
-fn values(cond: &Cond) -> Vec<Value> {
+fn values<'a>(cond: &'a Cond, names: &mut Vec<&'a [DomainTest]>) -> Vec<Value> {
     match &cond.test {
         Test::Dest(prefixes) => vec![Value::Ip(Ranges::new(prefixes))],
         Test::Source(prefixes) => vec![Value::SourceIp(Ranges::new(prefixes))],
@@ -169,7 +221,10 @@ fn values(cond: &Cond) -> Vec<Value> {
             |&n| Value::ProcessName(Some(n)),
             Value::ProcessName(None),
         ),
-        Test::Domain(tests) => vec![Value::Domain(DomainSet::new(tests))],
+        Test::Domain(tests) => {
+            names.push(tests);
+            vec![Value::Domain(names.len() - 1)]
+        }
     }
 }
 
@@ -181,9 +236,9 @@ fn each<T>(items: &[T], value: impl Fn(&T) -> Value, never: Value) -> Vec<Value>
 }
 
 impl Value {
-    fn matches(&self, flow: &FlowFacts) -> bool {
+    fn matches(&self, flow: &FlowFacts, names: &mut Names<'_>) -> bool {
         match self {
-            Self::Domain(set) => flow.domain.as_deref().is_some_and(|n| set.contains(n)),
+            Self::Domain(cond) => names.satisfies(*cond),
             Self::Ip(ranges) => ranges.contain(&flow.dst),
             Self::SourceIp(ranges) => ranges.contain(&flow.src),
             Self::Port(lo, hi) => (*lo..=*hi).contains(&flow.dport),

@@ -1,8 +1,10 @@
 //! The rule model: what a `routing` section means once names are resolved to ordinals.
 
+use std::sync::Arc;
+
 use honk_common::outbound;
 
-use crate::id::Ordinal;
+use crate::{geo::SiteList, id::Ordinal};
 
 /// Lines in order; the last is the fallback and has no conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +109,8 @@ pub enum DomainTest {
         code: String,
         /// Attribute.
         attr: Option<String>,
+        /// The names, once the file is read.
+        list: Arc<SiteList>,
     },
 }
 
