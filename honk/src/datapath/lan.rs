@@ -1,6 +1,6 @@
 //! From patterns and links to what should be hooked. Pure.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     error::Error,
@@ -34,7 +34,7 @@ pub(super) struct Entry {
 /// Resolves patterns in order; an interface belongs to the first that fits.
 pub(super) fn resolve(patterns: &[String], links: &[Link]) -> Resolved {
     let mut resolved = Resolved::default();
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for pattern in patterns {
         let entry = |link| Entry {
             pattern: pattern.clone(),
@@ -45,7 +45,7 @@ pub(super) fn resolve(patterns: &[String], links: &[Link]) -> Resolved {
         let mut found = false;
         for link in pattern::select(pattern, links) {
             found = true;
-            if seen.insert(link.index, ()).is_some() {
+            if !seen.insert(link.index) {
                 continue;
             }
             let mut entry = entry(Some((link.index, link.name.clone())));

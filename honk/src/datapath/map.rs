@@ -120,23 +120,6 @@ impl<K: Pod, V: Pod> Map<K, V> {
         }
         Ok(())
     }
-
-    /// All keys, by iteration; for small tables.
-    pub(super) fn keys(&self) -> io::Result<Vec<K>> {
-        let mut keys: Vec<K> = Vec::new();
-        loop {
-            let mut next = MaybeUninit::<K>::uninit();
-            let last = keys.last().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: sizes were checked in `new`; the kernel fills the whole key.
-            let key = unsafe {
-                bpf::next_key(self.as_fd(), last, next.as_mut_ptr())?.then(|| next.assume_init())
-            };
-            match key {
-                Some(key) => keys.push(key),
-                None => return Ok(keys),
-            }
-        }
-    }
 }
 
 impl<V: Pod> Map<u32, V> {

@@ -157,7 +157,9 @@ pub(super) fn is_bpffs(path: &Path) -> bool {
     stat.f_type as i64 == BPF_FS_MAGIC
 }
 
-/// Makes sure `root` is on a bpffs; mounts one there when it is not.
+/// Makes sure `root` is on a bpffs; mounts one there when it is not. A mount made in a private
+/// mount namespace (`ip netns exec`, some containers) ends with it, and the pins too; on hosts
+/// with systemd `/sys/fs/bpf` is mounted long before.
 pub(super) fn ensure_bpffs(root: &Path) -> Result<(), Error> {
     if is_bpffs(root) {
         return Ok(());

@@ -11,7 +11,6 @@ const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
 const MAP_DELETE: i32 = 3;
-const MAP_NEXT_KEY: i32 = 4;
 const MAP_LOOKUP_BATCH: i32 = 24;
 const MAP_UPDATE_BATCH: i32 = 26;
 
@@ -74,19 +73,6 @@ pub(in super::super) unsafe fn update<K, V>(
 pub(in super::super) unsafe fn delete<K>(map: BorrowedFd<'_>, key: *const K) -> io::Result<bool> {
     let mut argument = elem(map, key, std::ptr::null::<u8>(), 0);
     present(call(MAP_DELETE, &mut argument))
-}
-
-/// Writes the key after `key` (the first one for null) to `next`; false at the end.
-///
-/// # Safety
-/// `key` must be null or valid for the map's key size, `next` valid for it.
-pub(in super::super) unsafe fn next_key<K>(
-    map: BorrowedFd<'_>,
-    key: *const K,
-    next: *mut K,
-) -> io::Result<bool> {
-    let mut argument = elem(map, key, next.cast_const(), 0);
-    present(call(MAP_NEXT_KEY, &mut argument))
 }
 
 fn present(result: io::Result<i32>) -> io::Result<bool> {
