@@ -49,6 +49,8 @@ stats! {
     IcmpRedirect = "icmp_redirect",
     /// Locally generated neighbour-discovery redirects that were dropped.
     NdpRedirectDrop = "ndp_redirect_drop",
+    /// Blocked connections that were answered with a reset.
+    BlockReset = "block_reset",
 }
 
 /// Elements of `STATS`.

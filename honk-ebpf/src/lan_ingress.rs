@@ -4,7 +4,7 @@
 use aya_ebpf::bindings::__sk_buff;
 use honk_common::{
     counter::Stat,
-    event::{EVENT_EXT_CHAIN, EVENT_RETURN_OVERFLOW},
+    event::{EVENT_BLOCKED, EVENT_EXT_CHAIN, EVENT_RETURN_OVERFLOW},
     flow::{FLOW_CLOSING, FRAG_DROP, FRAG_PASS, FlowVal, FlowWord, INBOUND_KIND},
     key::PROTO_TCP,
     outbound::{BLOCK, DIRECT},
@@ -19,6 +19,7 @@ use crate::{
     maps::{DCACHE, FLOW, GATE, Scratch, scratch},
     new_flow::new_flow,
     packet::{Kind, Packet, parse},
+    refuse::refuse,
     route::generation,
     special::{is_local, is_special},
     stats::{count, sent},
@@ -98,6 +99,7 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
             }
             NEXT
         }
+        FRAG_DROP if verdict.event == EVENT_BLOCKED => refuse::<L2>(skb, p),
         FRAG_DROP => SHOT,
         _ => {
             sent(verdict.ordinal, unsafe { (*skb).len });

@@ -24,6 +24,7 @@ mod maps;
 mod new_flow;
 mod packet;
 mod peer_ingress;
+mod refuse;
 mod route;
 mod special;
 mod stats;

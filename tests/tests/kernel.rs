@@ -30,6 +30,8 @@ mod live;
 mod passes;
 #[path = "kernel/private.rs"]
 mod private;
+#[path = "kernel/refuse.rs"]
+mod refuse;
 #[path = "kernel/rules.rs"]
 mod rules;
 #[path = "kernel/verdicts.rs"]

@@ -176,6 +176,19 @@ pub struct Ran {
     pub data: Vec<u8>,
 }
 
+impl Ran {
+    /// The verdict, with a refusal counted as the drop it is: a blocked SYN comes back to its
+    /// sender as a reset.
+    pub fn outcome(&self) -> i32 {
+        let handed_over = self.data.get(6..9) == Some(&honk_common::param::MAGIC_MAC);
+        if self.verdict == super::REDIRECT && !handed_over {
+            super::SHOT
+        } else {
+            self.verdict
+        }
+    }
+}
+
 /// Runs a program on a packet. `ctx` is read and written back.
 pub fn test_run(prog: BorrowedFd<'_>, data: &[u8], ctx: &mut [u8], repeat: u32) -> io::Result<Ran> {
     let mut out = vec![0u8; data.len() + 256];

@@ -101,7 +101,7 @@ pub(crate) fn install_all(rig: &mut Rig, ordinal: u8) {
 
 /// Runs `lan_ingress_l2`.
 pub(crate) fn lan(rig: &Rig, p: &Packet) -> i32 {
-    rig.run(LAN, &p.build(), &mut Ctx::default()).verdict
+    rig.run(LAN, &p.build(), &mut Ctx::default()).outcome()
 }
 
 /// The same with the mark before, and the mark after.
@@ -111,7 +111,7 @@ pub(crate) fn lan_marked(rig: &Rig, p: &Packet, mark: u32) -> (i32, u32) {
         ..Ctx::default()
     };
     let ran: Ran = rig.run(LAN, &p.build(), &mut ctx);
-    (ran.verdict, ctx.mark)
+    (ran.outcome(), ctx.mark)
 }
 
 pub(crate) fn flow(rig: &Rig, p: &Packet) -> Option<FlowVal> {

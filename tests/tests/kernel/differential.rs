@@ -198,7 +198,7 @@ fn expected(v: &Verdict, p: &Packet) -> Outcome {
 
 fn observed(rig: &Rig, p: &Packet) -> Outcome {
     let mut ctx = Ctx::default();
-    let verdict = rig.run(LAN, &p.build(), &mut ctx).verdict;
+    let verdict = rig.run(LAN, &p.build(), &mut ctx).outcome();
     let entry = flow(rig, p).map(|f| {
         let w = word(rig, p);
         (w.ordinal, w.flags & FLAG_MUST != 0, w.mark, f.rule)

@@ -108,7 +108,7 @@ fn direct_with_mark_marks_every_packet() {
 fn block_drops_and_tells_at_most_64_times_a_second() {
     let mut rig = rig!();
     install_all(&mut rig, BLOCK);
-    let p = tcp(CLIENT, ORIGIN, SYN);
+    let p = udp(CLIENT, ORIGIN);
     let mut ctx = Ctx::default();
     let ran = rig.repeat(LAN, &p.build(), &mut ctx, 100);
     assert_eq!(ran.verdict, SHOT);
@@ -121,7 +121,7 @@ fn block_drops_and_tells_at_most_64_times_a_second() {
     let k = p.key();
     assert_eq!(
         (e.kind, e.ordinal, e.rule, e.proto),
-        (EVENT_BLOCKED, BLOCK, 0, 6)
+        (EVENT_BLOCKED, BLOCK, 0, 17)
     );
     assert_eq!(
         (e.src, e.dst, e.sport, e.dport),
