@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod document;
 pub mod geo;
 pub mod group;
 pub mod id;

@@ -3,7 +3,7 @@
 
 use honk_policy::{
     group::{GroupView, SelectionView},
-    node::{Host, Protocol},
+    node::Host,
     routing::rule::RuleLine,
 };
 use serde_json::{Value, json};
@@ -111,14 +111,11 @@ fn global(candidate: &Candidate) -> Value {
 fn nodes(candidate: &Candidate) -> Value {
     let node = |n: &honk_policy::node::Node| {
         // Where a server is counts as a credential: hosts are told apart, not told.
-        let family = match &n.protocol {
-            Protocol::Direct | Protocol::Block => None,
-            Protocol::Socks5(s) | Protocol::Http(s) => Some(match s.host {
-                Host::Ip(ip) if ip.is_ipv4() => "v4",
-                Host::Ip(_) => "v6",
-                Host::Name(_) => "name",
-            }),
-        };
+        let family = n.protocol.proxy().map(|proxy| match proxy.host {
+            Host::Ip(ip) if ip.is_ipv4() => "v4",
+            Host::Ip(_) => "v6",
+            Host::Name(_) => "name",
+        });
         json!({
             "id": n.id.0.to_string(),
             "name": n.name,

@@ -234,6 +234,15 @@ impl From<http::Error> for DialError {
     }
 }
 
+/// A node whose protocol this build does not dial. Configurations with such nodes are refused,
+/// so this is the last line of defence: never a connection without the proxy.
+pub(crate) fn not_built() -> DialError {
+    DialError::new(
+        Class::ConfigUnsupported,
+        "this build does not dial the protocol of the node",
+    )
+}
+
 /// The meaning of a CONNECT status other than 2xx.
 pub(crate) fn http_status(status: u16) -> DialError {
     let class = match status {

@@ -44,6 +44,7 @@ impl Handshake {
                 http::connect(target, credentials(server), out)?;
                 Ok(Some(Self::Http(http::Answer::default())))
             }
+            Protocol::Proxy(_) => Err(error::not_built()),
         }
     }
 

@@ -205,7 +205,7 @@ impl ServerState {
 /// The server of a protocol that has one.
 pub(crate) fn server(protocol: &Protocol) -> Option<&Server> {
     match protocol {
-        Protocol::Direct | Protocol::Block => None,
+        Protocol::Direct | Protocol::Block | Protocol::Proxy(_) => None,
         Protocol::Socks5(server) | Protocol::Http(server) => Some(server),
     }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     id::NodeId,
     node::{
-        Node,
+        Kind, Node, Protocol,
         link::{self, Link, LinkError, SCHEMES},
     },
 };
@@ -75,26 +75,12 @@ fn one(
         .as_ref()
         .map(|tag| tag.text.as_str())
         .filter(|tag| !tag.is_empty());
-    let hops = hops(&item.link.text);
-    if let [link] = hops.as_slice() {
-        match link::parse(link) {
-            Ok(link) => {
-                let name = tag.unwrap_or(&link.name).to_owned();
-                accept(report, place, name, link, enabled, names, nodes, seen);
-            }
-            Err(error) => refuse(report, item.link.span, place, tag, &error, names),
+    match link::parse(&item.link.text) {
+        Ok(link) => {
+            let name = tag.unwrap_or(&link.name).to_owned();
+            accept(report, place, name, link, enabled, names, nodes, seen);
         }
-    } else {
-        chain(report, item, place, tag, &hops, names);
-    }
-}
-
-/// The links of `exit -> entry`; an arrow inside a name does not make a chain.
-fn hops(text: &str) -> Vec<&str> {
-    let hops: Vec<&str> = text.split("->").map(str::trim).collect();
-    match hops.iter().all(|hop| hop.contains("://")) {
-        true => hops,
-        false => vec![text],
+        Err(error) => refuse(report, item.link.span, place, tag, &error, names),
     }
 }
 
@@ -165,22 +151,23 @@ fn accept(
                 .about("node", &name),
         );
     }
-    let served = link.protocol.is_some() && enabled;
-    names.add_node(&name, place, served);
-    match link.protocol {
-        Some(protocol) if enabled => nodes.push(Node {
+    names.add_node(&name, place, enabled);
+    if !link.protocol.built() {
+        let what = match &link.protocol {
+            Protocol::Proxy(proxy) if !proxy.via.is_empty() => "chains are".to_owned(),
+            Protocol::Proxy(proxy) if matches!(proxy.kind, Kind::Socks5(_)) => {
+                "`tls`, `udp=0` and socket options of socks5 nodes are".to_owned()
+            }
+            _ => format!("`{}` nodes are", link.scheme),
+        };
+        report.unbuilt("node", &link.scheme, place, &what);
+    }
+    if enabled {
+        nodes.push(Node {
             id: link.id,
             name,
-            protocol,
-        }),
-        Some(_) => {}
-        None => {
-            let what = match link.scheme.as_str() {
-                "socks5" | "socks" | "socks5h" => "`tls` and `udp=0` of socks5 nodes are".into(),
-                scheme => format!("`{scheme}` nodes are"),
-            };
-            report.unbuilt("node", &link.scheme, place, &what);
-        }
+            protocol: link.protocol,
+        });
     }
 }
 
@@ -198,7 +185,7 @@ fn refuse(
             let finding = with_help(finding, did_you_mean(scheme, SCHEMES));
             return report.push(finding.about("node", scheme));
         }
-        LinkError::Unsupported { .. } => Diagnostic::warning(
+        LinkError::Unsupported { .. } | LinkError::Feature { .. } => Diagnostic::warning(
             "W810",
             "node-unsupported",
             link,
@@ -207,33 +194,18 @@ fn refuse(
         LinkError::NoScheme | LinkError::Malformed { .. } => {
             Diagnostic::warning("W802", "node-link", link, format!("{error}: skipped"))
         }
+        // A hop is never left out: the rest would be another way.
+        LinkError::Hop { .. } | LinkError::Chain(_) => {
+            let which = match tag {
+                Some(tag) => format!("chain `{}`", shortened(tag)),
+                None => "a chain".to_owned(),
+            };
+            let message = format!("{which} is dropped: {error}");
+            Diagnostic::warning("W809", "chain-dropped", link, message)
+        }
     };
     if let Some(tag) = tag {
         names.add_skipped(tag, place);
     }
     report.push(finding.about("node", tag.unwrap_or_default()));
-}
-
-/// A dae chain: this build cannot dial one, so the whole node is dropped.
-fn chain(
-    report: &mut Report<'_>,
-    item: &LinkItem,
-    place: Span,
-    tag: Option<&str>,
-    hops: &[&str],
-    names: &mut Names,
-) {
-    let mut default = Vec::new();
-    let mut why = "this build cannot dial chains".to_owned();
-    for hop in hops {
-        match link::parse(hop) {
-            Ok(link) => default.push(link.name),
-            Err(error) => why = error.to_string(),
-        }
-    }
-    let name = tag.map_or_else(|| default.join("->"), str::to_owned);
-    names.add_node(&name, place, false);
-    let message = format!("chain `{}` is dropped: {why}", shortened(&name));
-    let finding = Diagnostic::warning("W809", "chain-dropped", item.link.span, message);
-    report.push(finding.about("node", name));
 }

@@ -190,7 +190,7 @@ impl GroupTable {
                 let kind = match node.protocol {
                     Protocol::Direct => FinalKind::Direct,
                     Protocol::Block => FinalKind::Block,
-                    Protocol::Socks5(_) | Protocol::Http(_) => FinalKind::Node,
+                    Protocol::Socks5(_) | Protocol::Http(_) | Protocol::Proxy(_) => FinalKind::Node,
                 };
                 (kind, Some(node.id.0))
             }

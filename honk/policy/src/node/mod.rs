@@ -1,10 +1,38 @@
 //! Nodes: the servers a flow can leave through.
+//!
+//! What a server is ([`Proxy`]), which flows it can carry, and an identity that survives renaming
+//! and reordering. Links are read and written in [`link`]; nothing here opens a socket.
 
+mod capability;
+mod check;
+pub(crate) mod fields;
+mod identity;
+mod kind;
 pub mod link;
+mod port;
+mod proxy;
+pub(crate) mod text;
+mod tls;
+mod transport;
 pub(crate) mod url;
+pub(crate) mod value;
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, sync::Arc};
 
+pub use self::{
+    capability::Carries,
+    identity::built_in,
+    kind::{
+        AnyTls, Cipher, Congestion, Encryption, Flow, Hysteria2, Juicity, Kind, Login, Obfs,
+        Plugin, Quic, Shadowsocks, SimpleObfs, Trojan, Tuic, UdpOverTcp, UdpRelay, UserId, Vless,
+        VlessMode, Vmess, VmessCipher,
+    },
+    port::PortSet,
+    proxy::{Hint, Proxy, Tuning},
+    tls::{Ech, Pin, Reality, Sni, Tls, TlsVersion},
+    transport::{EarlyData, Header, Transport},
+};
+pub(crate) use self::{check::Fault, check::check, port::port};
 use crate::id::{NodeId, Secret};
 
 /// One proxy server entry, or a built-in.
@@ -25,10 +53,15 @@ pub enum Protocol {
     Direct,
     /// Built in: every flow is refused.
     Block,
-    /// SOCKS5 (RFC 1928), with username/password authentication (RFC 1929) when given.
+    /// SOCKS5 (RFC 1928) over plain TCP, with username/password authentication (RFC 1929) when
+    /// given.
     Socks5(Server),
-    /// HTTP CONNECT (RFC 9110 section 9.3.6), with Basic authentication when given. TCP only.
+    /// HTTP CONNECT (RFC 9110 section 9.3.6) over plain TCP, with Basic authentication when given.
+    /// TCP only.
     Http(Server),
+    /// Everything else, chains and SOCKS5 or HTTP with TLS or other settings included. Made by
+    /// [`Protocol::from`], which prefers the variants above.
+    Proxy(Arc<Proxy>),
 }
 
 /// A server and what it asks for.
@@ -60,12 +93,69 @@ impl fmt::Display for Host {
     }
 }
 
+impl Node {
+    /// A node of a protocol, with its identity.
+    pub fn new(name: String, protocol: Protocol) -> Self {
+        let id = match protocol.proxy() {
+            Some(proxy) => proxy.id(),
+            None => built_in(protocol.name()),
+        };
+        Self { id, name, protocol }
+    }
+}
+
+impl From<Proxy> for Protocol {
+    fn from(proxy: Proxy) -> Self {
+        let server = |auth: &Option<Login>| Server {
+            host: proxy.host.clone(),
+            port: proxy.port,
+            auth: auth.clone(),
+        };
+        match &proxy.kind {
+            Kind::Socks5(auth) if proxy.is_plain() => Self::Socks5(server(auth)),
+            Kind::Http(auth) if proxy.is_plain() => Self::Http(server(auth)),
+            _ => Self::Proxy(Arc::new(proxy)),
+        }
+    }
+}
+
 impl Protocol {
+    /// Whether this build can dial it.
+    pub fn built(&self) -> bool {
+        match self {
+            Self::Direct | Self::Block | Self::Socks5(_) | Self::Http(_) => true,
+            Self::Proxy(_) => false,
+        }
+    }
+
+    /// The proxy in full; `None` for built-ins.
+    pub fn proxy(&self) -> Option<Arc<Proxy>> {
+        let plain = |server: &Server, kind| {
+            let proxy = Proxy::new(server.host.clone(), server.port, kind);
+            Some(Arc::new(proxy))
+        };
+        match self {
+            Self::Direct | Self::Block => None,
+            Self::Socks5(server) => plain(server, Kind::Socks5(server.auth.clone())),
+            Self::Http(server) => plain(server, Kind::Http(server.auth.clone())),
+            Self::Proxy(proxy) => Some(Arc::clone(proxy)),
+        }
+    }
+
+    /// Whether TCP can be carried.
+    pub fn tcp(&self) -> bool {
+        match self {
+            Self::Direct | Self::Block | Self::Socks5(_) | Self::Http(_) => true,
+            Self::Proxy(proxy) => proxy.carries().tcp,
+        }
+    }
+
     /// Whether UDP can be carried.
     pub fn udp(&self) -> bool {
         match self {
             Self::Direct | Self::Block | Self::Socks5(_) => true,
             Self::Http(_) => false,
+            Self::Proxy(proxy) => proxy.carries().udp,
         }
     }
 
@@ -76,6 +166,7 @@ impl Protocol {
             Self::Block => "block",
             Self::Socks5(_) => "socks5",
             Self::Http(_) => "http",
+            Self::Proxy(proxy) => proxy.kind.name(),
         }
     }
 }

@@ -1,33 +1,29 @@
-//! Splitting share links of the common form `scheme://[userinfo@]host[:port][/][?query][#name]`.
+//! Splitting share links of the common form `scheme://[userinfo@]host[:port][/path][?query][#name]`.
 //!
 //! Decides nothing about protocols. Errors name the part and the reason, never the text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Host;
+use super::{
+    Host,
+    fields::{Fields, Note},
+    port,
+    text::{display_name, percent_decode},
+};
 
-/// A link in parts; percent signs are still encoded in `userinfo`.
-#[derive(Clone, PartialEq, Eq)]
+/// A link in parts; percent signs are still encoded in `userinfo` and `path`.
 pub(crate) struct Url<'a> {
     pub(crate) userinfo: Option<&'a str>,
     pub(crate) host: Host,
-    pub(crate) port: Option<u16>,
-    /// Decoded; later duplicates replaced earlier ones.
-    pub(crate) query: Vec<(String, String)>,
+    /// As written; empty is missing.
+    port: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) query: Fields,
     pub(crate) name: Option<String>,
 }
 
-impl Url<'_> {
-    pub(crate) fn parameter(&self, key: &str) -> Option<&str> {
-        self.query
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, v)| v.as_str())
-    }
-}
-
 /// Longest link.
-const MAX_LINK: usize = 64 << 10;
+pub(crate) const MAX_LINK: usize = 64 << 10;
 
 /// Scheme in lower case and the text behind `://`.
 pub(crate) fn scheme(link: &str) -> Option<(String, &str)> {
@@ -43,36 +39,94 @@ pub(crate) fn clean(link: &str) -> Result<&str, &'static str> {
     if link.len() > MAX_LINK {
         return Err("the link is longer than 64 KiB");
     }
-    if link.chars().any(char::is_control) {
+    // The base64 of a VMess link may be wrapped.
+    let wrapped = scheme(link).is_some_and(|(scheme, _)| scheme == "vmess");
+    let stray = |c: char| c.is_control() && !(wrapped && c.is_ascii_whitespace());
+    if link.chars().any(stray) {
         return Err("the link contains control characters");
     }
     Ok(link)
 }
 
+/// The text without its fragment, and the fragment as a name.
+pub(crate) fn fragment(rest: &str) -> (&str, Option<String>) {
+    match rest.split_once('#') {
+        Some((rest, fragment)) => {
+            let decoded = percent_decode(fragment);
+            (rest, display_name(&String::from_utf8_lossy(&decoded)))
+        }
+        None => (rest, None),
+    }
+}
+
 /// Splits what follows `://`.
 pub(crate) fn split(rest: &str) -> Result<Url<'_>, &'static str> {
-    let (rest, name) = match rest.split_once('#') {
-        Some((rest, fragment)) => (rest, display_name(fragment)),
-        None => (rest, None),
-    };
+    let (rest, name) = fragment(rest);
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (userinfo, rest) = match rest.rsplit_once('@') {
         Some((user, rest)) => (Some(user), rest),
         None => (None, rest),
     };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (host, port) = host_port(authority)?;
+    let authority_end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(authority_end);
+    let (host, port, note) = host_port(authority)?;
+    let mut query = Fields::query(query);
+    if let Some(note) = note {
+        query.note(note);
+    }
     Ok(Url {
         userinfo,
         host,
         port,
-        query: pairs(query),
+        path,
+        query,
         name,
     })
 }
 
-fn host_port(text: &str) -> Result<(Host, Option<u16>), &'static str> {
-    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+impl Url<'_> {
+    /// The port, if there is one.
+    pub(crate) fn port(&self) -> Result<Option<u16>, &'static str> {
+        match self.port {
+            "" => Ok(None),
+            text => port(text)
+                .map(Some)
+                .ok_or("the port is not a number between 1 and 65535"),
+        }
+    }
+
+    /// The text behind the host, which some protocols extend to a list of ports.
+    pub(crate) fn port_text(&self) -> &str {
+        self.port
+    }
+
+    /// The whole userinfo, decoded.
+    pub(crate) fn user(&self) -> Result<String, &'static str> {
+        decode(self.userinfo.unwrap_or_default())
+    }
+
+    /// User and password, split at the first colon; without one the password is `None`.
+    pub(crate) fn user_and_password(
+        &self,
+    ) -> Result<Option<(String, Option<String>)>, &'static str> {
+        let Some(info) = self.userinfo else {
+            return Ok(None);
+        };
+        let (user, password) = match info.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (info, None),
+        };
+        Ok(Some((decode(user)?, password.map(decode).transpose()?)))
+    }
+}
+
+fn decode(text: &str) -> Result<String, &'static str> {
+    String::from_utf8(percent_decode(text)).map_err(|_| "the credentials are not UTF-8")
+}
+
+/// Host and port text of an authority.
+pub(crate) fn host_port(text: &str) -> Result<(Host, &str, Option<Note>), &'static str> {
+    if let Some(rest) = text.strip_prefix('[') {
         let (host, tail) = rest
             .split_once(']')
             .ok_or("`]` is missing after the address")?;
@@ -84,31 +138,34 @@ fn host_port(text: &str) -> Result<(Host, Option<u16>), &'static str> {
             None if tail.is_empty() => "",
             None => return Err("unexpected text after `]`"),
         };
-        (Host::Ip(IpAddr::V6(ip)), port)
-    } else if let Some((host, port)) = text.split_once(':') {
-        match port.contains(':') {
-            true => {
-                let ip: Ipv6Addr = text.parse().map_err(|_| "the host is not an address")?;
-                (Host::Ip(IpAddr::V6(ip)), "")
-            }
-            false => (parse_host(host)?, port),
+        return Ok((Host::Ip(IpAddr::V6(ip)), port, None));
+    }
+    match text.split_once(':') {
+        Some((_, more)) if more.contains(':') => {
+            let ip: Ipv6Addr = text.parse().map_err(|_| "the host is not an address")?;
+            let note = "an IPv6 address without brackets: no port is read";
+            Ok((Host::Ip(IpAddr::V6(ip)), "", Some(note)))
         }
-    } else {
-        (parse_host(text)?, "")
-    };
-    let port = match port {
-        "" => None,
-        digits if digits.bytes().all(|b| b.is_ascii_digit()) => {
-            let port = digits.parse::<u16>().ok().filter(|port| *port != 0);
-            Some(port.ok_or("the port is not between 1 and 65535")?)
-        }
-        _ => return Err("the port is not a number"),
-    };
-    Ok((host, port))
+        Some((host, port)) => Ok((parse_host(host)?, port, None)),
+        None => Ok((parse_host(text)?, "", None)),
+    }
+}
+
+/// A host of a structured entry: brackets around IPv6 are optional.
+pub(crate) fn bare_host(text: &str) -> Result<Host, &'static str> {
+    let text = text.trim();
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    match bare.parse::<Ipv6Addr>() {
+        Ok(ip) => Ok(Host::Ip(IpAddr::V6(ip))),
+        Err(_) => parse_host(bare),
+    }
 }
 
 /// A host: an address, or a name in ASCII form.
-pub(crate) fn parse_host(text: &str) -> Result<Host, &'static str> {
+fn parse_host(text: &str) -> Result<Host, &'static str> {
     let decoded = String::from_utf8(percent_decode(text)).map_err(|_| "the host is not text")?;
     if let Ok(ip) = decoded.parse::<Ipv4Addr>() {
         return Ok(Host::Ip(IpAddr::V4(ip)));
@@ -117,88 +174,9 @@ pub(crate) fn parse_host(text: &str) -> Result<Host, &'static str> {
     if name.is_empty() {
         return Err("the host is missing");
     }
-    Ok(Host::Name(name))
-}
-
-/// The fragment as a name: decoded, control characters as blanks, at most 128 bytes.
-fn display_name(fragment: &str) -> Option<String> {
-    let decoded = percent_decode(fragment);
-    let text = String::from_utf8_lossy(&decoded);
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let mut text = text.trim();
-    while text.len() > 128 {
-        let last = text.char_indices().next_back().map_or(0, |(at, _)| at);
-        text = &text[..last];
+    // `192.0.2.1.` is an address to everyone who strips the dot.
+    match name.parse::<Ipv4Addr>() {
+        Ok(ip) => Ok(Host::Ip(IpAddr::V4(ip))),
+        Err(_) => Ok(Host::Name(name)),
     }
-    let text = text.trim_end();
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn pairs(query: &str) -> Vec<(String, String)> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for part in query
-        .replace("&amp;", "&")
-        .split('&')
-        .filter(|part| !part.is_empty())
-    {
-        let (key, value) = part.split_once('=').unwrap_or((part, "1"));
-        let decode = |text: &str| {
-            String::from_utf8_lossy(&percent_decode(&text.replace('+', " "))).into_owned()
-        };
-        let (key, value) = (decode(key), decode(value));
-        match pairs.iter_mut().find(|(k, _)| *k == key) {
-            Some(pair) => pair.1 = value,
-            None => pairs.push((key, value)),
-        }
-    }
-    pairs
-}
-
-/// Decodes `%xx` once; invalid sequences stay as they are.
-pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
-        match (byte, hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    out
-}
-
-/// Decodes base64 in either alphabet, padding optional.
-pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=');
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut count) = (0u32, 0u32);
-    for byte in text.bytes().filter(|b| !b.is_ascii_whitespace()) {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (count < 6).then_some(out)
 }

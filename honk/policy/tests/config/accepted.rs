@@ -128,7 +128,7 @@ pub(super) const CASES: &[(&str, &str, &[&str])] = &[
     (
         "V39",
         "node { chain: 'socks5://192.0.2.1:1080 -> ss://YWVzLTI1Ni1nY206cA@192.0.2.2:8388' }",
-        &["W809 1:15"],
+        &[],
     ),
     ("V40", "# only a comment", &[]),
     ("V40b", "", &[]),
@@ -537,6 +537,10 @@ fn what_is_not_served_is_said() {
             &["geoip"],
         ),
         ("node { a: trojan://x@h.example }", &["trojan"]),
+        (
+            "node { 'socks5://192.0.2.1:1 -> socks5://192.0.2.2:1' }",
+            &["socks5"],
+        ),
         ("node { a: socks5://h.example [detour: b] }", &["detour"]),
         ("subscription {} dns {} watch {}", &[]),
         (

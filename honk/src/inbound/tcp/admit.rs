@@ -15,7 +15,7 @@ use crate::{
     flow::{ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     inbound::counters::Seat,
     outbound::{
-        error::DialError,
+        error::{DialError, not_built},
         permits::Permit,
         server::{Candidates, server},
     },
@@ -67,6 +67,16 @@ impl Worker {
             return;
         }
         let dialer = &self.shared.dialer;
+        if !leaf.protocol.built() {
+            let error = not_built();
+            dialer.report(&leaf, &error);
+            dialer
+                .counts
+                .failed(Network::Tcp, &leaf.protocol, error.result());
+            socket::reset_on_close(&accepted.fd);
+            guard.close(CloseReason::DialFailed);
+            return;
+        }
         let (mark, now) = (dialer.mark(mark), self.now);
         let server = server(&leaf.protocol).map(|_| dialer.server(&leaf));
         let entry = Arc::clone(&guard.entry);

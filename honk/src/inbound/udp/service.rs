@@ -311,7 +311,7 @@ impl CancelHook for FlowHook {
 fn carries(protocol: &Protocol) -> bool {
     match protocol {
         Protocol::Direct | Protocol::Socks5(_) => true,
-        Protocol::Block | Protocol::Http(_) => false,
+        Protocol::Block | Protocol::Http(_) | Protocol::Proxy(_) => false,
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "chain without blanks",
-        "node { 'socks5://192.0.2.1:1->socks5://192.0.2.2:1' }",
+        "node { 'socks5://192.0.2.1:1->ssr://192.0.2.2:1' }",
         &["W809 1:8"],
         "",
     ),

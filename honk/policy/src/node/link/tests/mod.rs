@@ -1,0 +1,6 @@
+//! Links, read and written.
+
+mod cases;
+mod describe;
+mod login;
+mod random;
