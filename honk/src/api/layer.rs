@@ -1,6 +1,9 @@
 //! What every answer carries: request id, generation, headers, one error shape, a deadline.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -22,6 +25,29 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Longest `wait_ms`.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 
+/// Label values of `surface`.
+pub(super) const SURFACES: [&str; 2] = ["native", "metrics"];
+/// Label values of `method`; the last stands for all others.
+pub(super) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "other"];
+/// Label values of `code_class`.
+pub(super) const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+type Counts = [[AtomicU64; CLASSES.len()]; METHODS.len()];
+
+static REQUESTS: [Counts; SURFACES.len()] =
+    [const { [const { [const { AtomicU64::new(0) }; CLASSES.len()] }; METHODS.len()] }; 2];
+
+/// Requests that were answered, with the positions of their labels.
+pub(super) fn answered() -> impl Iterator<Item = (usize, usize, usize, u64)> {
+    let all = REQUESTS.iter().enumerate();
+    all.flat_map(|(s, methods)| {
+        methods.iter().enumerate().flat_map(move |(m, classes)| {
+            let counts = classes.iter().enumerate();
+            counts.map(move |(c, count)| (s, m, c, count.load(Ordering::Relaxed)))
+        })
+    })
+}
+
 /// The outermost layer.
 pub(super) async fn envelope(
     State(shared): State<Shared>,
@@ -29,6 +55,8 @@ pub(super) async fn envelope(
     next: Next,
 ) -> Response {
     let id = uuid::Uuid::new_v4().to_string();
+    let surface = usize::from(request.uri().path() == "/metrics");
+    let method = METHODS.iter().position(|m| *m == request.method().as_str());
     let waits = request
         .uri()
         .query()
@@ -44,6 +72,9 @@ pub(super) async fn envelope(
         .into_response(),
     };
     let mut response = shaped(response, &id);
+    let class = usize::from(response.status().as_u16() / 100).clamp(2, 5) - 2;
+    let method = method.unwrap_or(METHODS.len() - 1);
+    REQUESTS[surface][method][class].fetch_add(1, Ordering::Relaxed);
     let headers = response.headers_mut();
     fixed(headers);
     let generation = shared.engine.snapshot().generation;

@@ -12,7 +12,7 @@ use honk_policy::{
     id::{MemberId, Network},
 };
 
-use super::{Shared, error::ApiError, server, status};
+use super::{Shared, error::ApiError, layer, server, status};
 use crate::{
     app::{
         admission::{KINDS, REFUSALS},
@@ -63,6 +63,17 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
     groups(engine, &mut page);
     for (level, count) in log::LEVELS.iter().zip(log::counts()) {
         page.count(&names::LOG_EVENTS, &[level], count);
+    }
+    for (surface, method, class, count) in layer::answered() {
+        // Most combinations never happen.
+        if count > 0 {
+            let labels = [
+                layer::SURFACES[surface],
+                layer::METHODS[method],
+                layer::CLASSES[class],
+            ];
+            page.count(&names::API_REQUESTS, &labels, count);
+        }
     }
     page.count(&names::API_REFUSED, &["denied"], server::refused());
     process::collect(&mut page);

@@ -307,16 +307,12 @@ impl Engine {
 
     /// Userspace bytes since the start: ended flows plus live ones.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let (mut up, mut down) = (0u64, 0u64);
+        let (mut up, mut down) = self.registry.live_bytes();
         for (_, stats) in self.registry.stats() {
             for net in [&stats.tcp, &stats.udp] {
                 up = up.saturating_add(net.up.load(Ordering::Relaxed));
                 down = down.saturating_add(net.down.load(Ordering::Relaxed));
             }
-        }
-        for flow in self.registry.list() {
-            up = up.saturating_add(flow.counters.up.load(Ordering::Relaxed));
-            down = down.saturating_add(flow.counters.down.load(Ordering::Relaxed));
         }
         (up, down)
     }

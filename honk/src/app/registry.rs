@@ -236,6 +236,22 @@ impl Registry {
         all
     }
 
+    /// Bytes of all live flows, up and down.
+    pub(crate) fn live_bytes(&self) -> (u64, u64) {
+        let mut sum = (0u64, 0u64);
+        for shard in &self.shards {
+            for flow in lock(shard).values() {
+                sum.0 = sum
+                    .0
+                    .saturating_add(flow.counters.up.load(Ordering::Relaxed));
+                sum.1 = sum
+                    .1
+                    .saturating_add(flow.counters.down.load(Ordering::Relaxed));
+            }
+        }
+        sum
+    }
+
     /// One live flow.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<FlowEntry>> {
         lock(self.shard(id)).get(&id).cloned()

@@ -154,12 +154,12 @@ fn prepare(candidate: &Candidate) {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(target: "honk", %error, "the limit of open files stays as it is");
     }
     if candidate.config.global.disable_thp
         && let Err(error) = rustix::thread::disable_transparent_huge_pages(true)
     {
-        tracing::debug!(%error, "transparent huge pages stay on");
+        tracing::debug!(target: "honk", %error, "transparent huge pages stay on");
     }
 }
 
@@ -210,6 +210,7 @@ async fn serve(
     let status = format!("generation {} active", engine.snapshot().generation);
     notify::ready(&status);
     tracing::info!(
+        target: "honk",
         version = version::VERSION,
         pid = std::process::id(),
         millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -221,9 +222,9 @@ async fn serve(
         control(&engine, &mut signals).await
     };
     notify::stopping();
-    tracing::info!("stopping");
+    tracing::info!(target: "honk", "stopping");
     if let Err(error) = engine.begin_stop() {
-        tracing::error!(%error, "the gate could not be set");
+        tracing::error!(target: "honk", %error, "the gate could not be set");
     }
     let drain = engine.snapshot().config.global.drain_timeout_ms;
     let wait = match end {
@@ -236,7 +237,7 @@ async fn serve(
     stop_api.send_replace(true);
     while tasks.join_next().await.is_some() {}
     kernel.stop(&engine)?;
-    tracing::info!("stopped");
+    tracing::info!(target: "honk", "stopped");
     Ok(Exit::Success)
 }
 
@@ -329,7 +330,7 @@ impl Teardown {
 
     fn stop(&mut self, engine: &Engine) -> Result<(), Failure> {
         if let Err(error) = engine.set_gate(GATE_CLOSED) {
-            tracing::error!(%error, "the gate could not be closed");
+            tracing::error!(target: "honk", %error, "the gate could not be closed");
         }
         match self.0.take() {
             Some(datapath) => Kernel::stop(&datapath).map_err(|e| {
@@ -346,7 +347,7 @@ impl Drop for Teardown {
         if let Some(datapath) = self.0.take()
             && let Err(error) = datapath.stop()
         {
-            tracing::error!(%error, "not everything could be removed; run `honk cleanup`");
+            tracing::error!(target: "honk", %error, "not everything could be removed; run `honk cleanup`");
         }
     }
 }
@@ -364,7 +365,7 @@ async fn drained(engine: &Engine, inbound: &Inbound, signals: &mut Signals, wait
         () = signals.stop_again() => true,
     };
     if hurried {
-        tracing::info!("stopping at once");
+        tracing::info!(target: "honk", "stopping at once");
         inbound.drain(Instant::now()).await;
     }
     let left = engine.registry.list();
@@ -395,7 +396,7 @@ async fn control(engine: &Arc<Engine>, signals: &mut Signals) -> End {
             }
             Event::Suspend => {
                 if let Err(error) = engine.suspend() {
-                    tracing::error!(%error, "not suspended");
+                    tracing::error!(target: "honk", %error, "not suspended");
                 }
             }
             Event::Stop => return End::Drain,
@@ -414,9 +415,10 @@ fn dump(engine: &Engine) {
     let now = Instant::now();
     for (task, name) in Task::ALL {
         let age = engine.beats.age(task, now).as_secs();
-        tracing::error!(task = name, age_s = age, "state dump: task");
+        tracing::error!(target: "honk", task = name, age_s = age, "state dump: task");
     }
     tracing::error!(
+        target: "honk",
         generation = snapshot.generation,
         revision = &*snapshot.revision,
         phase = ?engine.phase(),

@@ -1,14 +1,19 @@
 //! Selection changes: published in userspace first, then in the kernel, then felt by flows.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use honk_common::outbound::STATE_DIRECT;
 use honk_policy::{
     group::{Changed, Choice, ChooseError, GroupTable, Scope},
     id::{GroupId, MemberId, Network},
+    routing::compile,
 };
 
 use super::{engine::Engine, kernel::KernelError, registry::Closing, snapshot::Snapshot};
-use crate::flow::{CloseReason, FlowEntry};
+use crate::{
+    cli::exit::Exit,
+    flow::{CloseReason, FlowEntry},
+};
 
 /// Longest wait for flows to end before a change is answered.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
@@ -76,6 +81,10 @@ impl Engine {
         let after = Arc::new(before.with_groups(table));
         self.current.store(Arc::clone(&after));
         self.kernel.write_groups(&after.groups.slots())?;
+        let interrupt = interrupts(&after, change);
+        if interrupt && changed.udp && leaves_direct(&before.groups, &after.groups) {
+            self.forget_direct(&after).await?;
+        }
         drop(writer);
         let Some(group) = after.groups.group(change.group) else {
             return Err(ChooseError::UnknownGroup.into());
@@ -92,7 +101,6 @@ impl Engine {
                 );
             }
         }
-        let interrupt = change.interrupt.unwrap_or(group.def.interrupt_connections);
         let closing = if interrupt && changed.any() {
             let flows = affected(&self.registry.list(), &after, change.group, changed);
             self.registry
@@ -107,6 +115,45 @@ impl Engine {
             closing,
         })
     }
+}
+
+impl Engine {
+    /// UDP flows that the kernel passes as direct are bound to a generation: publishing the
+    /// same rules again makes their next packets be decided anew.
+    async fn forget_direct(&self, snapshot: &Snapshot) -> Result<(), KernelError> {
+        let (kernel, rules) = (Arc::clone(&self.kernel), Arc::clone(&snapshot.rules));
+        let done = tokio::task::spawn_blocking(move || match compile(&rules) {
+            Ok(tables) => kernel.commit(&tables).map(|_| ()),
+            Err(e) => Err(broken(&e)),
+        });
+        done.await.unwrap_or_else(|e| Err(broken(&e)))
+    }
+}
+
+/// These rules have been compiled before, so this is a defect rather than an answer.
+fn broken(e: &dyn std::fmt::Display) -> KernelError {
+    KernelError {
+        exit: Exit::Failure,
+        message: format!("the rules were not published again: {e}"),
+    }
+}
+
+fn interrupts(snapshot: &Snapshot, change: Change) -> bool {
+    let group = snapshot.groups.group(change.group);
+    let configured = group.is_some_and(|g| g.def.interrupt_connections);
+    change.interrupt.unwrap_or(configured)
+}
+
+/// Whether some group whose flows the kernel passed directly now needs them in userspace.
+fn leaves_direct(before: &GroupTable, after: &GroupTable) -> bool {
+    let direct = |table: &GroupTable| -> BTreeSet<u32> {
+        let slots = table.slots().into_iter();
+        slots
+            .filter(|(_, bits)| bits & STATE_DIRECT != 0)
+            .map(|(index, _)| index)
+            .collect()
+    };
+    !direct(before).is_subset(&direct(after))
 }
 
 /// Flows that came through the group and would now leave through another node.
@@ -243,6 +290,28 @@ mod tests {
         let back = change(&world, "proxy", None, Scope::Both);
         let applied = world.engine.select(back).await.unwrap();
         assert!(applied.changed.tcp && alive(&tcp));
+    }
+
+    #[tokio::test]
+    async fn leaving_direct_makes_the_kernel_forget_its_direct_udp_flows() {
+        let config = CONFIG.replace("filter: name(a, b)", "filter: name(a, direct)");
+        let world = World::new(&config);
+        let commits = |world: &World| {
+            let asked = world.kernel.take();
+            asked
+                .iter()
+                .filter(|a| matches!(a, Asked::Commit(_)))
+                .count()
+        };
+        let to_direct = change(&world, "proxy", Some("direct"), Scope::Both);
+        world.engine.select(to_direct).await.unwrap();
+        assert_eq!(commits(&world), 0);
+        let tcp_back = change(&world, "proxy", Some("a"), Scope::Tcp);
+        world.engine.select(tcp_back).await.unwrap();
+        assert_eq!(commits(&world), 0, "only UDP has direct entries");
+        let udp_back = change(&world, "proxy", Some("a"), Scope::Udp);
+        world.engine.select(udp_back).await.unwrap();
+        assert_eq!(commits(&world), 1);
     }
 
     #[tokio::test]

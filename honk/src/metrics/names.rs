@@ -121,6 +121,8 @@ families! {
         "Published selection changes.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes. Without health checks every state is unknown.";
+    API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]
+        "API requests answered.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]
         "API connections refused because of their owner.";
     LOG_EVENTS Counter "honk_log_events_total" ["level"]
