@@ -22,13 +22,17 @@ use super::{
     Dialer, GREETING, REPLY, TOTAL,
     error::{Class, DialError, Stage},
     handshake::credentials,
-    server::ServerState,
+    server::{Pipelining, ServerState},
     stream,
 };
-use crate::socket::Mark;
+use crate::socket::{self, Mark};
 
 /// Time for the answer of a server under test: it has to do nothing but read.
 const TEST_REPLY: Duration = Duration::from_secs(2);
+
+/// A second answer this much later than the first was waiting for an acknowledgement: delayed
+/// ones leave after 40 ms.
+const HELD_BACK: Duration = Duration::from_millis(25);
 
 /// A datagram relay at a server. It lives as long as the control connection.
 #[derive(Debug)]
@@ -218,26 +222,38 @@ fn private(ip: IpAddr) -> bool {
 /// Whether the server answers a request that came together with the greeting. The request is
 /// for a datagram relay: no target hears of the test, and a refusal is as good an answer as a
 /// grant. `None` when the server could not be reached.
-pub(crate) async fn accepts_pipelining(
+pub(crate) async fn test_pipelining(
     dialer: &Arc<Dialer>,
     state: &Arc<ServerState>,
-) -> Option<bool> {
+) -> Option<Pipelining> {
     let _permit = dialer.permits.take().await;
     let reach = timeout(TOTAL, reach(dialer, state, dialer.mark(0))).await;
     let (mut control, peer) = reach.ok()?.ok()?;
     let (mut handshake, out) = start(state, peer, Mode::Pipelined).ok()?;
+    // As in a real handshake, where acknowledgements travel with data.
+    socket::delay_acks(&control, true);
     control.write_all(&out).await.ok()?;
     let mut buffer = [0; 512];
+    let mut first_answer = None;
     loop {
         let read = timeout(TEST_REPLY, control.read(&mut buffer)).await;
         let n = match read {
             Ok(Ok(n)) if n > 0 => n,
-            _ => return Some(false),
+            _ => return Some(Pipelining::Refused),
         };
         match handshake.read(&buffer[..n], &mut Vec::new()) {
-            Ok(Step::More) => {}
-            Ok(Step::Done { .. }) | Err(socks5::Error::Refused(_)) => return Some(true),
-            Err(_) => return Some(false),
+            Ok(Step::More) => {
+                first_answer.get_or_insert_with(Instant::now);
+            }
+            Ok(Step::Done { .. }) | Err(socks5::Error::Refused(_)) => {
+                let gap = first_answer.map_or(Duration::ZERO, |at| at.elapsed());
+                return Some(if gap >= HELD_BACK {
+                    Pipelining::AcceptedHoldsBack
+                } else {
+                    Pipelining::Accepted
+                });
+            }
+            Err(_) => return Some(Pipelining::Refused),
         }
     }
 }

@@ -218,7 +218,7 @@ impl Dialer {
         }
         let (dialer, state) = (Arc::clone(self), Arc::clone(server));
         let started = self.spawn(async move {
-            let result = associate::accepts_pipelining(&dialer, &state).await;
+            let result = associate::test_pipelining(&dialer, &state).await;
             state.tested(result);
         });
         if !started {

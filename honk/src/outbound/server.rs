@@ -62,8 +62,20 @@ impl Candidates {
 
 const UNKNOWN: u8 = 0;
 const TESTING: u8 = 1;
-const PROVEN: u8 = 2;
-const REFUSED: u8 = 3;
+const REFUSED: u8 = 2;
+const PROVEN: u8 = 3;
+const PROVEN_HOLDS_BACK: u8 = 4;
+
+/// What the test of a server found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pipelining {
+    /// It does not read the greeting exactly.
+    Refused,
+    /// It takes all messages at once.
+    Accepted,
+    /// So, but it holds its second answer back until the first is acknowledged (Nagle).
+    AcceptedHoldsBack,
+}
 
 /// State of one node's server, shared by all flows through it.
 #[derive(Debug)]
@@ -154,9 +166,14 @@ impl ServerState {
     /// How to talk to this server now.
     pub(crate) fn mode(&self) -> Mode {
         match self.pipelining.load(Relaxed) {
-            PROVEN => Mode::Pipelined,
+            PROVEN | PROVEN_HOLDS_BACK => Mode::Pipelined,
             _ => Mode::Serial,
         }
+    }
+
+    /// Whether answers must be acknowledged at once.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.pipelining.load(Relaxed) == PROVEN_HOLDS_BACK
     }
 
     /// Claims the one test of pipelining; the caller must report with
@@ -168,10 +185,11 @@ impl ServerState {
     }
 
     /// The test's result; `None` when it could not be carried out.
-    pub(crate) fn tested(&self, accepted: Option<bool>) {
-        let value = match accepted {
-            Some(true) => PROVEN,
-            Some(false) => REFUSED,
+    pub(crate) fn tested(&self, result: Option<Pipelining>) {
+        let value = match result {
+            Some(Pipelining::Refused) => REFUSED,
+            Some(Pipelining::Accepted) => PROVEN,
+            Some(Pipelining::AcceptedHoldsBack) => PROVEN_HOLDS_BACK,
             None => UNKNOWN,
         };
         self.pipelining.store(value, Relaxed);
@@ -285,17 +303,18 @@ mod tests {
         let state = state(Host::Name("n.example".into()));
         assert_eq!(state.mode(), Mode::Serial);
         assert!(state.claim_test() && !state.claim_test());
-        state.tested(Some(true));
+        state.tested(Some(Pipelining::AcceptedHoldsBack));
         assert_eq!(state.mode(), Mode::Pipelined);
+        assert!(state.holds_back());
         state.doubt();
         assert_eq!(state.mode(), Mode::Serial);
         assert!(state.claim_test());
-        state.tested(Some(true));
+        state.tested(Some(Pipelining::Accepted));
         state.doubt();
         assert!(!state.claim_test(), "twice is enough");
         state.test_again();
         assert!(state.claim_test());
-        state.tested(Some(false));
+        state.tested(Some(Pipelining::Refused));
         assert!(!state.claim_test(), "a refusal is final until doubted");
     }
 }

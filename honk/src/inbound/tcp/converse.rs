@@ -70,9 +70,9 @@ impl Worker {
             let before = handshake.stage();
             match handshake.read(&scratch[..n], &mut dial.out) {
                 Ok(Progress::More) => {
-                    if dial.pipelined {
-                        // The server may hold its next answer back until this one is
-                        // acknowledged (Nagle), and we have nothing to send with it.
+                    if dial.pipelined && dial.server.as_ref().is_some_and(|s| s.holds_back()) {
+                        // It waits for the acknowledgement of this answer before the next,
+                        // and we have nothing to send with it.
                         socket::delay_acks(fd, false);
                     }
                     if before != handshake.stage() && handshake.stage() == Stage::Reply {

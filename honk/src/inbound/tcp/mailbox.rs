@@ -6,7 +6,10 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -43,6 +46,9 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     queue: Mutex<Vec<Command>>,
+    /// The loop waits, or is about to: whoever sends must write to the event.
+    asleep: AtomicBool,
+    /// Watched edge-triggered, so nobody has to read it.
     pub(crate) event: OwnedFd,
 }
 
@@ -50,27 +56,35 @@ impl Mailbox {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             queue: Mutex::default(),
+            asleep: AtomicBool::new(false),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         }))
     }
 
-    /// Queues a message; wakes the loop if it was idle.
+    /// Queues a message; wakes the loop if it sleeps. A loop that is awake, the sender's own
+    /// included, looks before it waits.
     pub(crate) fn send(&self, command: Command) {
-        let was_empty = {
-            let mut queue = self.lock();
-            queue.push(command);
-            queue.len() == 1
-        };
-        if was_empty {
-            // Fails only when the counter is full, and then the loop is awake.
+        self.lock().push(command);
+        if self.asleep.swap(false, SeqCst) {
+            // Fails only when the counter is full, which takes longer than a century.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 
-    /// Takes all messages.
-    pub(crate) fn take(&self) -> Vec<Command> {
-        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
-        std::mem::take(&mut *self.lock())
+    /// Takes all messages. Once it has returned none, a sender wakes the loop, until
+    /// [`awake`](Self::awake).
+    pub(crate) fn take_or_sleep(&self) -> Vec<Command> {
+        self.asleep.store(true, SeqCst);
+        let taken = std::mem::take(&mut *self.lock());
+        if !taken.is_empty() {
+            self.awake();
+        }
+        taken
+    }
+
+    /// The loop runs: no need to wake it.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, SeqCst);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Command>> {

@@ -39,7 +39,7 @@ use crate::{
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
-/// Connections accepted per wake-up of a listener, so that flows get their turn.
+/// Most connections accepted per wake-up of a listener, so that flows get their turn.
 const ACCEPTS: usize = 64;
 /// Pause of accepting when the process is out of descriptors.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -78,6 +78,11 @@ pub(super) struct Worker {
     /// Time of the current turn.
     pub(super) now: Instant,
     again: Vec<Token>,
+    /// Accepts per wake-up, between 1 and [`ACCEPTS`].
+    accepts: usize,
+    /// Counts wake-ups; `full_turn` is the last one that used up `accepts`.
+    turns: u64,
+    full_turn: u64,
     paused_until: Option<Instant>,
     pub(super) next_sweep: Instant,
     /// Given up for a moment to shed a connection when descriptors run out.
@@ -93,7 +98,12 @@ impl Worker {
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let data = EventData::new_u64(MAILBOX);
-        epoll::add(&epoll, &mailbox.event, data, EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            &mailbox.event,
+            data,
+            EventFlags::IN | EventFlags::ET,
+        )?;
         let now = Instant::now();
         let worker = Self {
             shared,
@@ -104,6 +114,9 @@ impl Worker {
             shop: Shop::new(PipePool::new(pipes, SPARE_PIPES)),
             now,
             again: Vec::new(),
+            accepts: 1,
+            turns: 1,
+            full_turn: 0,
             paused_until: None,
             next_sweep: now,
             reserve: spare_descriptor(),
@@ -117,18 +130,26 @@ impl Worker {
     pub(super) fn run(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.finished {
-            events.clear();
-            let timeout = self.timeout();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => {
+            let mail = self.mailbox.take_or_sleep();
+            if mail.is_empty() {
+                events.clear();
+                let timeout = self.timeout();
+                let waited =
+                    epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+                self.mailbox.awake();
+                if let Err(error) = waited
+                    && error != Errno::INTR
+                {
                     // Only a programming error gets here; ending the flows beats spinning.
                     tracing::error!(%error, "relay_loop_failed");
                     break;
                 }
+                self.now = Instant::now();
+                self.turn(&events);
             }
-            self.now = Instant::now();
-            self.turn(&events);
+            for command in mail {
+                self.command(command);
+            }
         }
         let tokens: Vec<_> = self.flows.tokens().collect();
         for token in tokens {
@@ -137,22 +158,18 @@ impl Worker {
     }
 
     fn turn(&mut self, events: &[Event]) {
-        let mut mail = false;
+        self.turns += 1;
         for event in events {
             let (data, flags) = (event.data.u64(), event.flags);
             match data {
-                MAILBOX => mail = true,
+                // Its only purpose was to end the wait.
+                MAILBOX => {}
                 LISTENER..MAILBOX => self.accept((data - LISTENER) as usize),
                 token => self.event(Token(token), flags),
             }
         }
         for token in std::mem::take(&mut self.again) {
             self.step(token);
-        }
-        if mail {
-            for command in self.mailbox.take() {
-                self.command(command);
-            }
         }
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;
@@ -199,21 +216,27 @@ impl Worker {
         }
     }
 
+    /// Accepts as many connections as lately came at once. The listener reports again while
+    /// more are queued, so asking until there are none would mostly be a wasted call.
     fn accept(&mut self, index: usize) {
-        for _ in 0..ACCEPTS {
+        let budget = self.accepts;
+        for n in 0..budget {
             let open = self.shared.accepting.load(Ordering::Relaxed);
-            if !open || self.paused_until.is_some() {
-                return;
-            }
             let Some(listener) = self.shared.listeners.get(index) else {
                 return;
             };
+            if !open || self.paused_until.is_some() {
+                return;
+            }
             match socket::accept(listener) {
                 Ok(accepted) => {
                     self.shared.counters.accepted.inc();
                     self.admit(accepted);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.accepts = n.max(1);
+                    return;
+                }
                 Err(error) => {
                     self.shared.counters.accept_errors.inc();
                     if shortage(&error) {
@@ -224,6 +247,11 @@ impl Worker {
                 }
             }
         }
+        // Two turns in a row with more than the budget: a burst.
+        if self.full_turn + 1 == self.turns {
+            self.accepts = (budget * 2).min(ACCEPTS);
+        }
+        self.full_turn = self.turns;
     }
 
     /// Out of descriptors: one client learns it by a reset, the others wait in the queue.
