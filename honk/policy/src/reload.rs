@@ -155,7 +155,7 @@ mod tests {
     ";
 
     fn config(text: &str) -> Config {
-        let (config, findings) = lower(&parse_text("config.dae", text));
+        let (config, findings) = lower(&parse_text("config.dae", text), &mut ());
         config.unwrap_or_else(|| panic!("{findings:?}"))
     }
 

@@ -19,12 +19,14 @@ use honk_policy::{
 use sha2::{Digest as _, Sha256};
 
 use super::{diag::Findings, loader::Files};
+use crate::state::geodata::Geodata;
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) entry: PathBuf,
     pub(crate) files: Files,
+    pub(crate) geodata: Geodata,
 }
 
 /// What the result is for.
@@ -61,7 +63,7 @@ pub(crate) fn load(spec: &Spec, purpose: Purpose, previous: Option<&GroupTable>)
         Some(entry) => honk_grammar::parse(entry, &mut files),
         None => unreadable("the path of the configuration is not UTF-8".to_owned()),
     };
-    finish(parsed, purpose, previous)
+    finish(parsed, &spec.geodata, purpose, previous)
 }
 
 /// Loads one document that is not a file; includes are relative to the directory of `spec`.
@@ -74,7 +76,7 @@ pub(crate) fn load_text(spec: &Spec, name: &str, bytes: &[u8], purpose: Purpose)
         // Without a directory nothing can be included; the document itself is still read.
         _ => honk_grammar::parse_document(name, bytes, "/nonexistent", &mut files),
     };
-    finish(parsed, purpose, None)
+    finish(parsed, &spec.geodata, purpose, None)
 }
 
 fn unreadable(message: String) -> Parsed {
@@ -91,9 +93,14 @@ fn unreadable(message: String) -> Parsed {
     }
 }
 
-fn finish(parsed: Parsed, purpose: Purpose, previous: Option<&GroupTable>) -> Outcome {
+fn finish(
+    parsed: Parsed,
+    geodata: &Geodata,
+    purpose: Purpose,
+    previous: Option<&GroupTable>,
+) -> Outcome {
     let revision = revision(&parsed.sources);
-    let (config, mut list) = config::lower(&parsed);
+    let (config, mut list) = config::lower(&parsed, &mut geodata.clone());
     if purpose == Purpose::Run {
         config::refuse_unbuilt(&mut list);
     }

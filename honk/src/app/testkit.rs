@@ -193,6 +193,7 @@ impl World {
         let spec = Spec {
             entry: dir.join("config.dae"),
             files: Files::new(ModeRule::Deny, &|_| None),
+            geodata: Default::default(),
         };
         write(&spec.entry, config);
         let outcome = source::load(&spec, Purpose::Run, None);

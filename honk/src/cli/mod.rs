@@ -40,7 +40,10 @@ use crate::{
         loader::{Files, ModeRule},
         source::Spec,
     },
-    state::dirs::{Dirs, Wanted},
+    state::{
+        dirs::{Dirs, Wanted},
+        geodata::Geodata,
+    },
 };
 
 /// What every command gets.
@@ -187,6 +190,7 @@ impl Invocation {
         Ok(Spec {
             entry: found.path,
             files: self.files(),
+            geodata: Geodata::new(&self.wanted(), &env),
         })
     }
 
@@ -197,6 +201,7 @@ impl Invocation {
         Spec {
             entry: entry.unwrap_or_else(|| "./stdin.dae".into()),
             files: self.files(),
+            geodata: Geodata::new(&self.wanted(), &env),
         }
     }
 
@@ -239,12 +244,15 @@ impl Invocation {
 
     /// The directories of the instance; `data_dir` as configured, when it is known.
     pub(crate) fn dirs(&self, data_dir: Option<&str>) -> Result<Dirs, Failure> {
-        let wanted = Wanted {
+        Dirs::resolve(&self.wanted(), data_dir, &env)
+            .map_err(|e| Failure::new(Exit::Usage, "usage", e.to_string()))
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
             state: self.global.state_dir.clone(),
             runtime: self.global.runtime_dir.clone(),
-        };
-        Dirs::resolve(&wanted, data_dir, &env)
-            .map_err(|e| Failure::new(Exit::Usage, "usage", e.to_string()))
+        }
     }
 }
 

@@ -6,5 +6,6 @@
 
 pub(crate) mod dirs;
 pub(crate) mod file;
+pub(crate) mod geodata;
 pub(crate) mod lock;
 pub(crate) mod progress;

@@ -9,11 +9,15 @@ use honk_grammar::{
 
 use super::{
     GeoFile,
-    matcher::{PRIVATE, Wrong, geo_code, geo_file, prefix},
+    geo::Named,
+    matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, prefix},
     report::{Report, argument, call_name, did_you_mean, with_help},
     value::shortened,
 };
-use crate::routing::rule::Prefix;
+use crate::{
+    geo::What,
+    routing::rule::{DomainTest, Prefix},
+};
 
 /// Keys of `domain` and `qname`.
 pub(super) const DOMAIN_KEYS: &[&str] = &[
@@ -89,6 +93,44 @@ impl Arguments<'_, '_, '_> {
         self.failed = true;
     }
 
+    /// Values of `domain` and `qname`.
+    pub(super) fn names(&mut self) -> Vec<DomainTest> {
+        let mut tests = Vec::with_capacity(self.call.args.len());
+        for arg in &self.call.args {
+            let Some((key, text)) = self.keyed(arg, DOMAIN_KEYS) else {
+                continue;
+            };
+            match domain(key, text) {
+                Ok(test) => {
+                    if let DomainTest::Geosite {
+                        file, code, attr, ..
+                    } = &test
+                    {
+                        let code = GeoFile {
+                            file: file.clone(),
+                            code: code.clone(),
+                            attr: attr.clone(),
+                        };
+                        self.geodata(What::Sites, &code, arg.span);
+                    }
+                    tests.push(test);
+                }
+                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+            }
+        }
+        tests
+    }
+
+    /// Notes a code that is to be read.
+    fn geodata(&mut self, what: What, code: &GeoFile, span: Span) {
+        self.report.geodata.push(Named {
+            what,
+            code: code.clone(),
+            span,
+            section: self.section,
+        });
+    }
+
     /// Prefixes, with `geoip: private` built in; other codes are kept for the geodata reader.
     pub(super) fn addresses(&mut self, keys: &[&str], geo: &mut Vec<GeoFile>) -> Vec<Prefix> {
         let mut prefixes = Vec::with_capacity(self.call.args.len());
@@ -113,8 +155,7 @@ impl Arguments<'_, '_, '_> {
             };
             match file {
                 Ok(file) => {
-                    let what = "geodata files (`geoip:` other than `private`, `ext:`) are";
-                    self.report.unbuilt(self.section, "geoip", arg.span, what);
+                    self.geodata(What::Networks, &file, arg.span);
                     geo.push(file);
                 }
                 Err(wrong) => self.bad(key, arg.span, wrong.into()),

@@ -6,8 +6,8 @@ use honk_grammar::{ast::Call, diag::Diagnostic};
 
 use super::{
     GeoFile,
-    args::{Arguments, DOMAIN_KEYS},
-    matcher::{domain, mac, one_of, ports},
+    args::Arguments,
+    matcher::{mac, one_of, ports},
     report::{Report, argument, call_name, did_you_mean, with_help},
     value,
 };
@@ -59,7 +59,7 @@ pub(super) fn lower(report: &mut Report<'_>, call: &Call) -> Option<Lowered> {
     };
     let mut geo = Vec::new();
     let test = match name {
-        "domain" => Test::Domain(reader.each(DOMAIN_KEYS, domain)),
+        "domain" => Test::Domain(reader.names()),
         "dip" | "ip" => Test::Dest(reader.addresses(&["geoip", "ext"], &mut geo)),
         "sip" => Test::Source(reader.addresses(&["geoip"], &mut geo)),
         "dport" | "port" => Test::DestPort(reader.each(&[], |_, text| ports(text))),

@@ -12,7 +12,7 @@ use honk_grammar::{
 use super::{
     Config, Dns, Global, Typed,
     decl::Fields,
-    dns, experimental, global, group,
+    dns, experimental, geo, global, group,
     keys::{self, Reload},
     later,
     names::Names,
@@ -21,7 +21,7 @@ use super::{
     routing, subscription,
     typed::default_of,
 };
-use crate::routing::rule::RuleSet;
+use crate::{geo::GeoSource, routing::rule::RuleSet};
 
 /// Sections of the language.
 const SECTIONS: &[&str] = &[
@@ -70,7 +70,6 @@ impl Default for Config {
             rules: RuleSet {
                 lines: vec![routing::direct_fallback()],
             },
-            geodata: Vec::new(),
             subscriptions: Vec::new(),
             dns: Dns::default(),
             settings: Settings::default(),
@@ -80,8 +79,8 @@ impl Default for Config {
 
 /// Lowers a parsed configuration. The findings include those of the parser, in source order; the
 /// configuration is `None` when one of them is fatal. Features that this build does not serve
-/// are warnings until [`super::refuse_unbuilt`].
-pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
+/// are warnings until [`super::refuse_unbuilt`]. `geodata` is asked for the files that rules name.
+pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, Vec<Diagnostic>) {
     let mut report = Report::new(parsed);
     for finding in &parsed.diagnostics {
         report.push(finding.clone());
@@ -122,7 +121,7 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
             .list("wan_interface")
             .is_some_and(|list| !list.is_empty()),
     );
-    let (rules, geodata) = routing::lower(
+    let (mut rules, networks) = routing::lower(
         &mut report,
         sections.items("routing"),
         &mut names,
@@ -130,8 +129,16 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
         global.own_mark,
         generated,
     );
-    let (dns, fields) = dns::lower(&mut report, sections.items("dns"), &names);
+    let (mut dns, fields) = dns::lower(&mut report, sections.items("dns"), &names);
     settings.add("dns", &fields);
+    geo::resolve(
+        &mut report,
+        geodata,
+        &global,
+        &networks,
+        &mut rules,
+        &mut dns,
+    );
     for (section, fields) in experimental::lower(&mut report, sections.items("experimental")) {
         settings.add(&section, &fields);
     }
@@ -155,7 +162,6 @@ pub fn lower(parsed: &Parsed) -> (Option<Config>, Vec<Diagnostic>) {
         nodes,
         groups,
         rules,
-        geodata,
         subscriptions,
         dns,
         settings,

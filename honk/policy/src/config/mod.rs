@@ -10,6 +10,7 @@ mod decl;
 mod dns;
 mod experimental;
 mod filter;
+mod geo;
 mod global;
 mod group;
 pub mod keys;
@@ -52,8 +53,6 @@ pub struct Config {
     pub groups: Vec<GroupDef>,
     /// Rules with their fallback.
     pub rules: RuleSet,
-    /// Geodata codes that address tests of rules still lack.
-    pub geodata: Vec<GeoUse>,
     /// `subscription` in declaration order.
     pub subscriptions: Vec<Subscription>,
     /// `dns`; its keys stand in the settings.
@@ -74,14 +73,13 @@ pub struct GeoFile {
 }
 
 /// Where a rule uses a geodata code for addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GeoUse {
+struct GeoUse {
     /// Index of the rule line.
-    pub line: usize,
+    line: usize,
     /// Index of the condition.
-    pub cond: usize,
+    cond: usize,
     /// What to look up.
-    pub file: GeoFile,
+    file: GeoFile,
 }
 
 /// `global`: the keys this build serves.

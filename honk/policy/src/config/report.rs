@@ -12,6 +12,7 @@ use honk_grammar::{
 
 use super::{
     Config,
+    geo::Named,
     value::{BadValue, shortened},
 };
 
@@ -23,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) parsed: &'a Parsed,
     found: Vec<Diagnostic>,
     unbuilt: Vec<Unbuilt>,
+    /// Geodata codes that rules name.
+    pub(super) geodata: Vec<Named>,
 }
 
 /// A feature that is used but not served, with the number of places beyond the first.
@@ -40,6 +43,7 @@ impl<'a> Report<'a> {
             parsed,
             found: Vec::new(),
             unbuilt: Vec::new(),
+            geodata: Vec::new(),
         }
     }
 
@@ -53,6 +57,11 @@ impl<'a> Report<'a> {
 
     pub(super) fn push(&mut self, finding: Diagnostic) {
         self.found.push(finding);
+    }
+
+    /// A finding, if there is one.
+    pub(super) fn found(&mut self, finding: Option<Diagnostic>) {
+        self.found.extend(finding);
     }
 
     /// An error without more to say.

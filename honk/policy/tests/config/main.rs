@@ -2,6 +2,7 @@
 //! accepted text means.
 
 mod accepted;
+mod geodata;
 mod properties;
 mod refused;
 mod secrets;
@@ -19,7 +20,7 @@ fn lowered(text: &str) -> (Option<Config>, Vec<Diagnostic>, Vec<String>) {
         .replace('⇥', "\t")
         .replace('␍', "\r");
     let parsed = parse_text("test.dae", &text);
-    let (config, findings) = config::lower(&parsed);
+    let (config, findings) = config::lower(&parsed, &mut geodata::files());
     let short = findings
         .iter()
         .filter(|f| f.slug != NOT_BUILT && f.number != "W210")

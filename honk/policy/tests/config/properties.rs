@@ -8,7 +8,7 @@ use honk_grammar::{
 use honk_policy::config::{self, Config};
 use proptest::prelude::*;
 
-use super::accepted::CASES;
+use super::{accepted::CASES, geodata::files};
 
 /// Sections that may not be quoted.
 const BARE: &[&str] = &[
@@ -28,7 +28,7 @@ fn plain(text: &str) -> String {
 
 /// The model without what depends on the spelling.
 fn model(text: &str) -> Option<Config> {
-    let mut config = config::lower(&parse_text("test.dae", text)).0?;
+    let mut config = config::lower(&parse_text("test.dae", text), &mut files()).0?;
     for line in &mut config.rules.lines {
         line.text.clear();
         line.line = 0;
@@ -127,7 +127,7 @@ proptest! {
         chars.splice(start..end, put.chars());
         let text: String = chars.into_iter().collect();
         let parsed = parse_text("test.dae", &text);
-        let (_, findings) = config::lower(&parsed);
+        let (_, findings) = config::lower(&parsed, &mut ());
         for span in findings.iter().filter_map(|f| f.span) {
             prop_assert!(span.start <= span.end && span.end as usize <= text.len());
         }

@@ -9,9 +9,9 @@ use super::value::{RECORD_TYPES, record_type};
 use crate::{
     config::{
         GeoFile,
-        args::{Arguments, DOMAIN_KEYS},
+        args::Arguments,
         decl::repeated,
-        matcher::{Wrong, domain, mac},
+        matcher::{Wrong, mac},
         report::{Report, argument, call_name, did_you_mean, with_help},
         value::{pattern, shortened},
     },
@@ -78,13 +78,13 @@ pub enum DnsTest {
     Name(Vec<DomainTest>),
     /// `qtype`.
     Type(Vec<u16>),
-    /// `sip`: the client, with geodata codes still to be looked up.
+    /// `sip`: the client, with geodata codes until they are looked up.
     Source(Vec<Prefix>, Vec<GeoFile>),
     /// `mac` of the client.
     Mac(Vec<[u8; 6]>),
     /// `upstream`: who answered.
     Upstream(Vec<String>),
-    /// `ip`: some address of the answer, with geodata codes still to be looked up.
+    /// `ip`: some address of the answer, with geodata codes until they are looked up.
     Address(Vec<Prefix>, Vec<GeoFile>),
     /// `sub`, `node`, `subnode`: names the daemon itself looks up; no value matches all.
     Internal(InternalName, Vec<(String, String)>),
@@ -286,7 +286,7 @@ impl Reader<'_, '_, '_> {
         };
         let mut geo = Vec::new();
         let test = match name {
-            "qname" => DnsTest::Name(reader.each(DOMAIN_KEYS, domain)),
+            "qname" => DnsTest::Name(reader.names()),
             "qtype" => DnsTest::Type(reader.each(&[], |_, text| query_type(text))),
             "sip" => DnsTest::Source(reader.addresses(&["geoip"], &mut geo), geo),
             "mac" => DnsTest::Mac(reader.each(&[], |_, text| mac(text))),

@@ -62,7 +62,7 @@ const TEXT: &str = "
 #[test]
 fn flow_takes_the_leaf_that_the_text_means_also_after_a_reorder() {
     let config = |text: &str| {
-        let (config, found) = lower(&parse_text("config.dae", text));
+        let (config, found) = lower(&parse_text("config.dae", text), &mut ());
         config.unwrap_or_else(|| panic!("{found:?}"))
     };
     let mut new_id = ids();
