@@ -1,10 +1,12 @@
 //! The wiring of the lab as text for `ip -batch` and `nft -f`.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
 
 use super::{Lab, Profile};
 use crate::netns::Netns;
-use crate::tool;
+use crate::{tool, wait};
 
 /// Sets switches, cables, addresses, routes and the gateway's masquerade.
 pub(super) fn apply(lab: &Lab) -> Result<()> {
@@ -51,7 +53,24 @@ pub(super) fn apply(lab: &Lab) -> Result<()> {
         Profile::Flat => "link set lo up\n".into(),
     };
     lab.ip(&lab.hc2, &second)?;
+    for (_, ns) in lab.all() {
+        settled(ns)?;
+    }
     lab.nft(&lab.hg, MASQUERADE)
+}
+
+/// Waits until every cable is up at both ends and has its link-local address.
+fn settled(ns: &Netns) -> Result<()> {
+    wait::until("the links to come up", Duration::from_secs(10), || {
+        let links = tool::run(ns.command("ip").args(["-brief", "address", "show"])).ok()?;
+        let ready = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (name, state) = (words.next().unwrap_or_default(), words.next());
+            name == "lo" || (state == Some("UP") && line.contains("fe80::"))
+        };
+        links.lines().all(ready).then_some(())
+    })
+    .with_context(|| format!("links of {}", ns.name()))
 }
 
 /// Duplicate address detection is off before any link is up: first IPv6 packets must not fail.
@@ -74,6 +93,13 @@ fn switches(role: &str, ns: &Netns) -> Result<()> {
             ("ipv4/icmp_ratelimit", "0"),
         ] {
             std::fs::write(format!("/proc/sys/net/{key}"), value)?;
+        }
+        // Where the kernel has it, bridged frames would pass the IP hooks before the TC ones.
+        for family in ["ip", "ip6"] {
+            let _ = std::fs::write(
+                format!("/proc/sys/net/bridge/bridge-nf-call-{family}tables"),
+                "0",
+            );
         }
         Ok(())
     })

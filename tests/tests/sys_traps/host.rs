@@ -195,9 +195,11 @@ fn t37_a_recreated_interface_is_hooked_again() {
     play("t37_a_recreated_interface_is_hooked_again", |scene| {
         let _honk = scene.honk()?;
         verdicts_hold(&scene.lab.hc1)?;
-        scene
-            .lab
-            .ip(&scene.lab.hg, "link set lan down\nlink set lan up\n")?;
+        scene.lab.ip(
+            &scene.lab.hg,
+            "link set lan down\nlink set lan up\n\
+             address replace fd66::1/64 dev lan nodad\n",
+        )?;
         wait::ok("flows after down and up", Duration::from_secs(10), || {
             verdicts_hold(&scene.lab.hc1)
         })?;
