@@ -1,4 +1,5 @@
 //! The real binary: exit codes, streams, files. Nothing here needs root or a kernel.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
     fs,

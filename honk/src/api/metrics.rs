@@ -114,11 +114,31 @@ fn daemon(engine: &Engine, page: &mut Page) {
 fn kernel(engine: &Engine, page: &mut Page) {
     for i in engine.kernel.interfaces() {
         let attached = u64::from(i.attached);
-        page.count(&names::DATAPATH_ATTACHED, &[&i.name, &i.role], attached);
+        let none = [String::new()];
+        let hooks = if i.hooks.is_empty() {
+            &none[..]
+        } else {
+            &i.hooks
+        };
+        for hook in hooks {
+            page.count(
+                &names::DATAPATH_ATTACHED,
+                &[&i.name, &i.role, hook],
+                attached,
+            );
+        }
     }
     let counters = engine.kernel_counters();
     for (stat, value) in &counters.stats {
-        page.count(&names::DATAPATH_STATS, &[stat], *value);
+        match (*stat, stat.strip_prefix("event_")) {
+            ("event_drop", _) => page.count(&names::DATAPATH_EVENTS_LOST, &[], *value),
+            (_, Some(event)) => page.count(&names::DATAPATH_EVENTS, &[event], *value),
+            ("flow_overflow", None) => page.count(&names::MAP_ERRORS, &["flow", "insert"], *value),
+            ("return_overflow", None) => {
+                page.count(&names::MAP_ERRORS, &["return", "insert"], *value);
+            }
+            (stat, None) => page.count(&names::DATAPATH_STATS, &[stat], *value),
+        }
     }
     for map in &counters.maps {
         page.count(&names::MAP_ENTRIES, &[&map.name], map.entries);
@@ -270,6 +290,13 @@ fn groups(engine: &Engine, page: &mut Page) {
                 page.count(&names::GROUP_SELECTED, &labels, 1);
             }
         }
+    }
+    for ((group, network, outcome), count) in engine.gatekeeper.unselected() {
+        page.count(
+            &names::GROUP_NO_SELECTION,
+            &[&group, network, outcome],
+            count,
+        );
     }
     let changes = engine.changes.lock();
     let changes = changes.unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -2,9 +2,12 @@
 //!
 //! Runs on accept paths: one map lookup, array accesses, one small allocation for the record.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -14,7 +17,7 @@ use honk_common::{
     outbound,
 };
 use honk_policy::{
-    group::{Refuse, builtin},
+    group::{Refuse, Source, builtin},
     id::{Network, Ordinal},
     node::Protocol,
     routing::rule::{FlowFacts, Verdict},
@@ -81,7 +84,12 @@ pub(crate) struct Gatekeeper {
     current: Arc<ArcSwap<Snapshot>>,
     stopping: AtomicBool,
     pub(crate) counters: AdmissionCounters,
+    /// Flows without an eligible selection; rare, so that one lock will do.
+    unselected: Mutex<Unselected>,
 }
+
+/// Flows by group, network and outcome.
+pub(crate) type Unselected = BTreeMap<(Arc<str>, &'static str, &'static str), u64>;
 
 /// A verdict with what the kernel knew.
 struct Decision {
@@ -102,7 +110,30 @@ impl Gatekeeper {
             current,
             stopping: AtomicBool::new(false),
             counters: AdmissionCounters::default(),
+            unselected: Mutex::default(),
         }
+    }
+
+    /// Flows that found no eligible selection, so far.
+    pub(crate) fn unselected(&self) -> Unselected {
+        self.lock_unselected().clone()
+    }
+
+    /// Forgets the counters of groups that are gone.
+    pub(super) fn retain(&self, names: &[Arc<str>]) {
+        self.lock_unselected()
+            .retain(|(group, ..), _| names.contains(group));
+    }
+
+    fn lock_unselected(&self) -> std::sync::MutexGuard<'_, Unselected> {
+        self.unselected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_unselected(&self, group: &Arc<str>, network: Network, outcome: &'static str) {
+        let key = (Arc::clone(group), network.name(), outcome);
+        *self.lock_unselected().entry(key).or_default() += 1;
     }
 
     /// From now on every new flow is refused.
@@ -159,9 +190,17 @@ impl Gatekeeper {
         }
         let snapshot = self.current.load();
         let Decision { verdict, seen } = self.decide(&snapshot, flow, key);
-        let (selected, outbound) = snapshot
+        let (outbound, selected) = snapshot
             .select(verdict.ordinal, flow.network)
-            .map_err(refusal)?;
+            .ok_or(Refusal::NoMember)?;
+        let selected = selected.map_err(|refuse| {
+            self.count_unselected(outbound, flow.network, refuse.name());
+            refusal(refuse)
+        })?;
+        if selected.source == Source::Final {
+            self.count_unselected(outbound, flow.network, "final");
+        }
+        let outbound = Arc::clone(outbound);
         if selected.leaf.protocol == Protocol::Block {
             return Err(Refusal::Blocked);
         }
@@ -374,5 +413,23 @@ mod tests {
         let udp = flow(Udp, "203.0.113.1:443");
         assert_eq!(admit(&world, &udp).unwrap_err(), Refusal::UdpIncapable);
         assert!(admit(&world, &flow(Tcp, "203.0.113.1:443")).is_ok());
+        let counted = world.engine.gatekeeper.unselected();
+        assert_eq!(
+            counted,
+            [(("proxy".into(), "udp", "udp_incapable"), 1)].into()
+        );
+    }
+
+    #[test]
+    fn flows_that_final_serves_are_counted_as_such() {
+        let config = CONFIG.replace("filter: name(a, b)", "filter: name(c)\n final: direct");
+        let world = World::new(&config);
+        let route = admit(&world, &flow(Udp, "203.0.113.1:443")).unwrap();
+        assert_eq!(
+            (route.leaf.name.as_str(), &*route.outbound),
+            ("direct", "proxy")
+        );
+        let counted = world.engine.gatekeeper.unselected();
+        assert_eq!(counted, [(("proxy".into(), "udp", "final"), 1)].into());
     }
 }

@@ -343,6 +343,12 @@ impl Engine {
         }
     }
 
+    /// Forgets the counters of groups that are gone.
+    pub(super) fn retain_changes(&self, names: &[Arc<str>]) {
+        let mut counts = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.retain(|(group, ..), _| names.contains(group));
+    }
+
     pub(super) fn count_change(
         &self,
         group: &Arc<str>,

@@ -370,7 +370,10 @@ impl Engine {
 
     /// What follows an activation: names, settings, flows that must end.
     fn settle(&self, before: &Snapshot, next: &Snapshot, abort: bool) {
-        self.registry.retain(&next.outbounds());
+        let names = next.outbounds();
+        self.registry.retain(&names);
+        self.gatekeeper.retain(&names);
+        self.retain_changes(&names);
         self.log.apply(&next.config.global.log_level);
         if let Some(carriers) = self.carriers() {
             carriers.update(&next.config.global);

@@ -93,19 +93,18 @@ impl Snapshot {
         }
     }
 
-    /// What an outbound selects, and its name.
+    /// The outbound in a slot and what it selects; `None` when no outbound has the slot.
     pub(crate) fn select(
         &self,
         slot: Ordinal,
         network: Network,
-    ) -> Result<(&Selected, Arc<str>), Refuse> {
-        let of = |names: &[Option<Arc<str>>]| names.get(usize::from(slot.0)).cloned().flatten();
-        if let Some(name) = of(&self.names) {
-            return Ok((self.groups.select(slot, network)?, name));
-        }
-        let fading = self.fading.as_deref().ok_or(Refuse::NoMember)?;
-        let name = of(&fading.names).ok_or(Refuse::NoMember)?;
-        Ok((fading.groups.select(slot, network)?, name))
+    ) -> Option<(&Arc<str>, Result<&Selected, Refuse>)> {
+        let at = usize::from(slot.0);
+        let (names, groups) = match self.fading.as_deref() {
+            Some(old) if self.name_of(slot.0).is_none() => (&old.names, &old.groups),
+            _ => (&self.names, &self.groups),
+        };
+        Some((names.get(at)?.as_ref()?, groups.select(slot, network)))
     }
 
     /// Name of the outbound in a kernel slot.

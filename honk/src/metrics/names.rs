@@ -61,8 +61,12 @@ families! {
         "Duration of the phases of applied reloads.";
     CONFIG_DIAGNOSTICS Gauge "honk_config_diagnostics" ["severity"]
         "Diagnostics of the active configuration.";
-    DATAPATH_ATTACHED Gauge "honk_datapath_attached" ["interface", "role"]
-        "Whether the hooks of an interface are attached.";
+    DATAPATH_ATTACHED Gauge "honk_datapath_attached" ["interface", "role", "hook"]
+        "Whether a hook of an interface is attached; the hook is empty while there is none.";
+    DATAPATH_EVENTS Counter "honk_datapath_events_total" ["event"]
+        "Events that the kernel programs reported, by kind.";
+    DATAPATH_EVENTS_LOST Counter "honk_datapath_events_lost_total" []
+        "Events that found the ring full or came too often.";
     DATAPATH_STATS Counter "honk_datapath_stat_total" ["stat"]
         "Counters of the kernel programs, summed over CPUs.";
     DATAPATH_PACKETS Counter "honk_datapath_outbound_packets_total" ["outbound", "direction"]
@@ -75,6 +79,8 @@ families! {
         "Entries of a BPF map.";
     MAP_CAPACITY Gauge "honk_bpf_map_capacity" ["map"]
         "Capacity of a BPF map.";
+    MAP_ERRORS Counter "honk_bpf_map_errors_total" ["map", "op"]
+        "Entries that found a BPF map full.";
     ROUTE_DECISIONS Counter "honk_route_decisions_total" ["stage", "kind"]
         "New flows by the place that decided them and by kind of verdict.";
     HANDOFF_MISS Counter "honk_handoff_miss_total" []
@@ -119,6 +125,8 @@ families! {
         "Always 1; the labels name the leaf that new flows of the group take.";
     GROUP_CHANGES Counter "honk_group_selection_changes_total" ["group", "network", "cause"]
         "Published selection changes.";
+    GROUP_NO_SELECTION Counter "honk_group_no_selection_total" ["group", "network", "outcome"]
+        "Flows whose group had no eligible selection: served by final, or refused and why.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes. Without health checks every state is unknown.";
     API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]
