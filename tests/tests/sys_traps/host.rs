@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::netns::Netns;
-use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
+use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config_of, play};
 use honk_tests::serve::ECHO;
 use honk_tests::tcx::{Counter, Filter, Place};
 use honk_tests::{client, tool, wait};
@@ -273,6 +274,33 @@ fn t66_proxied_flows_leave_no_conntrack_entry() {
             text.contains("packets 0 "),
             "proxied packets reached prerouting: {text}"
         );
+        Ok(())
+    });
+}
+
+#[test]
+fn t56_on_crash_direct_opens_the_way() {
+    play("t56_on_crash_direct_opens_the_way", |scene| {
+        let config = config_of("lan", "on_crash: direct", "");
+        let honk = Honk::start(&scene.lab, &config)?;
+        ensure!(scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        let home = honk.home.clone();
+        honk.kill()?;
+        wait::ok(
+            "plain forwarding after the crash",
+            Duration::from_secs(5),
+            || {
+                let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip();
+                ensure!(seen == addr::HG_WAN, "the origin saw {seen}");
+                Ok(())
+            },
+        )?;
+        let pins = home.bpffs.display().to_string();
+        home.must(&["cleanup", "--yes", "--bpf-pin-root", &pins])?;
+        let mut left = honk_tests::honk::leftovers(&home.bpffs);
+        // The kernel's own files of a fresh bpf file system.
+        left.retain(|path| path.extension().is_none_or(|end| end != "debug"));
+        ensure!(left.is_empty(), "left behind: {left:?}");
         Ok(())
     });
 }

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
 use honk_tests::lab::addr;
+use honk_tests::load::Load;
 use honk_tests::meter::Meter;
 use honk_tests::scene::{DIRECT, PROXIED, at, config_with, play};
 use honk_tests::serve::{DISCARD, ECHO};
@@ -122,4 +123,29 @@ fn t71_the_last_of_1024_lines_counts_and_1025_are_refused() {
             Ok(())
         },
     );
+}
+
+#[test]
+fn t69_no_flow_sees_half_of_a_rule_set() {
+    play("t69_no_flow_sees_half_of_a_rule_set", |scene| {
+        // Two sets that differ in every field; both send the destination to a known upstream.
+        let one = format!("l4proto(tcp) && dport(7777) && dip({PROXIED}) -> up1");
+        let two = "sip(10.66.0.0/24) && !dport(1-7776) -> up2";
+        let honk = scene.honk_with(&one)?;
+        let load = Load::start(&scene.lab.hc1, PROXIED, 150, &[addr::HP, addr::HP2]);
+        for round in 0..30 {
+            honk.reload(&config_with(if round % 2 == 0 { two } else { &one }))?;
+        }
+        let (done, failed) = load.finish();
+        ensure!(
+            failed.is_empty(),
+            "{} of {done}: {:?}",
+            failed.len(),
+            failed.first()
+        );
+        ensure!(done > 50, "only {done} flows");
+        let lost = honk.stat("route_nomatch")?;
+        ensure!(lost == 0.0, "{lost} flows matched no rule");
+        Ok(())
+    });
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
+use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
-use honk_tests::scene::{PROXIED, PROXIED_V6, at, config, config_with, play};
+use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config, config_of, config_with, play};
 use honk_tests::serve::{CHARGEN, ECHO, WHOAMI};
 
 #[test]
@@ -224,6 +225,43 @@ fn t55_checksums_are_right_without_offload() {
             let errors = line.split_whitespace().last().unwrap_or_default();
             ensure!(errors == "0", "TCP checksum errors at the client: {line}");
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn t10_a_full_flow_table_keeps_the_live_flows() {
+    play("t10_a_full_flow_table_keeps_the_live_flows", |scene| {
+        let config = config_of("lan", "bpf_conn_state_map_size: 1024", "");
+        let _honk = Honk::start(&scene.lab, &config)?;
+        let hc1 = scene.lab.hc1.clone();
+        let mut old: Vec<TcpStream> = hc1.run(|| {
+            (0..200)
+                .map(|_| client::connect(at(PROXIED, ECHO)))
+                .collect::<Result<_>>()
+        })?;
+        // Far more new tuples than the table holds, none of which is ever finished.
+        hc1.run(|| -> Result<()> {
+            let socket = client::udp(PROXIED)?;
+            for port in 20_000..23_000 {
+                socket.send_to(b"x", at(PROXIED, port))?;
+            }
+            Ok(())
+        })?;
+        for (n, flow) in old.iter_mut().enumerate() {
+            flow.write_all(b"live")?;
+            let mut back = [0; 4];
+            flow.read_exact(&mut back)
+                .with_context(|| format!("old flow {n} broke"))?;
+        }
+        ensure!(
+            hc1.run(|| client::whoami_tcp(DIRECT))?.ip() == addr::HG_WAN,
+            "direct"
+        );
+        ensure!(
+            scene.leaked(PROXIED)? == 0,
+            "a flow without an entry went direct"
+        );
         Ok(())
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
 use honk_tests::lab::addr;
-use honk_tests::scene::{PROXIED, PROXIED_V6, at, play};
+use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
 use honk_tests::serve::{DNS, ECHO, WHOAMI};
 
 #[test]
@@ -176,4 +176,35 @@ fn many_clients_ports_do_not_mix() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn t54_a_flood_of_direct_tuples_evicts_no_proxied_flow() {
+    play(
+        "t54_a_flood_of_direct_tuples_evicts_no_proxied_flow",
+        |scene| {
+            let honk = scene.honk()?;
+            let hc1 = scene.lab.hc1.clone();
+            let live: Vec<UdpSocket> =
+                hc1.run(|| (0..50).map(|_| client::udp(PROXIED)).collect::<Result<_>>())?;
+            let ask = |n: usize| client::ask_udp(&live[n], at(PROXIED, ECHO), &[n as u8; 32]);
+            for n in 0..live.len() {
+                ask(n)?;
+            }
+            scene.lab.hc2.run(|| -> Result<()> {
+                let socket = client::udp(DIRECT)?;
+                for port in 10_000..60_000 {
+                    // An ICMP error of an earlier datagram may come back here; it does not matter.
+                    let _ = socket.send_to(b"flood", at(DIRECT, port));
+                }
+                Ok(())
+            })?;
+            for n in 0..live.len() {
+                ask(n).with_context(|| format!("live flow {n}"))?;
+            }
+            ensure!(honk.stat("flow_overflow")? == 0.0);
+            ensure!(scene.leaked(PROXIED)? == 0);
+            Ok(())
+        },
+    );
 }
