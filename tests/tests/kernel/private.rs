@@ -11,7 +11,7 @@ use honk_common::outbound::DIRECT;
 use honk_common::param::{MARK_CLASSIFIED, MARK_REPLY, SOCK_TCP4, SOCK_TCP6, SOCK_UDP4, SOCK_UDP6};
 use honk_tests::kernel::packet::{ACK, CLIENT_MAC, Packet, SYN, icmp_error, other, tcp, udp};
 use honk_tests::kernel::{
-    Ctx, GATEWAY_MAC, LOOKUP, NEXT, NONCE, PEER_MAC, REDIRECT, Ran, Rig, SHOT, bytes,
+    Ctx, GATEWAY_MAC, LOOKUP, NEXT, NONCE, PEER_MAC, REDIRECT, Ran, Rig, SHOT, Tap, bytes,
 };
 
 use crate::common::*;
@@ -110,7 +110,11 @@ fn replies_without_a_way_follow_the_route_to_a_lan_or_are_dropped() {
     assert_eq!(reply(&rig, &p).0.verdict, REDIRECT);
     assert_eq!(reply(&rig, &tcp(ORIGIN, CLIENT, ACK)).0.verdict, REDIRECT);
     assert_eq!(reply(&rig, &udp(ORIGIN, "10.99.0.2:9")).0.verdict, SHOT);
-    assert_eq!(rig.stat(Stat::ReturnMiss), 2);
+    // A route, but to a device that is no LAN.
+    let wan = Tap::new("wan0", [2, 0, 0, 0, 0, 0x77]).expect("wan0");
+    wan.configure([10, 99, 0, 1]).expect("wan0");
+    assert_eq!(reply(&rig, &udp(ORIGIN, "10.99.0.2:9")).0.verdict, SHOT);
+    assert_eq!(rig.stat(Stat::ReturnMiss), 3);
     let mut param = rig.param();
     param.lan_ifindex = [0; 8];
     rig.put("PARAM", &0u32, &param);
