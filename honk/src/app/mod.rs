@@ -12,6 +12,7 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sampler;
 pub(crate) mod select;
+mod signals;
 pub(crate) mod snapshot;
 pub(crate) mod source;
 #[cfg(test)]

@@ -12,11 +12,7 @@ use std::{
 
 use honk_common::param::{GATE_CLOSED, OFFLOAD_DIRECT};
 use honk_policy::config::OnCrash;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     bridge::{Rooms, dialer_settings, exit_of},
@@ -26,6 +22,7 @@ use super::{
     notify::{self, Task},
     reload::Trigger,
     sampler,
+    signals::{Event, Signals},
     snapshot::Snapshot,
     source::{self, Candidate, Outcome, Purpose, Spec},
 };
@@ -427,57 +424,4 @@ fn dump(engine: &Engine) {
         reload = reload.state,
         "state dump"
     );
-}
-
-/// What signals ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    Reload,
-    Suspend,
-    Stop,
-    Dump,
-}
-
-/// The signals of a daemon.
-struct Signals {
-    hangup: Signal,
-    user1: Signal,
-    user2: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            user1: signal(SignalKind::user_defined1())?,
-            user2: signal(SignalKind::user_defined2())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
-        })
-    }
-
-    async fn next(&mut self) -> Event {
-        tokio::select! {
-            biased;
-            _ = self.quit.recv() => Event::Dump,
-            _ = self.terminate.recv() => Event::Stop,
-            _ = self.interrupt.recv() => Event::Stop,
-            // A pending suspension wins over a pending reload.
-            _ = self.user2.recv() => Event::Suspend,
-            _ = self.hangup.recv() => Event::Reload,
-            _ = self.user1.recv() => Event::Reload,
-        }
-    }
-
-    async fn stop_again(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.quit.recv() => {}
-        }
-    }
 }

@@ -1,0 +1,313 @@
+//! The reload transaction.
+//!
+//! A candidate is built completely before anything changes. Userspace learns the new
+//! generation first, keeping the old slots usable; then the kernel's rules flip with one
+//! store; then group slots take their final values. Whatever fails leaves the old generation
+//! in charge.
+
+mod log;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Instant,
+};
+
+use honk_grammar::diag::{Diagnostic, Severity};
+use honk_policy::{
+    config::{self, Config},
+    id::NodeId,
+};
+
+pub(crate) use self::log::{Busy, RESULTS, ReloadLog, TRIGGERS, Trigger};
+use self::log::{End, Ended, IN_FLIGHT};
+use super::{
+    admission::is_builtin,
+    diag::Findings,
+    engine::{Engine, Phase},
+    kernel::KernelError,
+    notify,
+    select::affected,
+    snapshot::Snapshot,
+    source::{self, Outcome, Purpose},
+};
+use crate::{
+    api::doc::ReloadState,
+    cli::plural,
+    flow::{CloseReason, FlowEntry},
+};
+
+impl Engine {
+    /// Reloads and waits. While one runs, one more may wait; further ones are refused.
+    pub(crate) async fn reload(
+        self: &Arc<Self>,
+        trigger: Trigger,
+        abort: bool,
+    ) -> Result<ReloadState, Busy> {
+        let taken = self.reloads.in_flight.fetch_add(1, Ordering::Relaxed);
+        let _place = Place(&self.reloads.in_flight);
+        if taken >= IN_FLIGHT {
+            self.reloads.dropped.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(target: "honk::reload", "a reload is already waiting");
+            return Err(Busy);
+        }
+        let writer = self.writer.lock().await;
+        if self.phase() == Phase::Stopping {
+            return Err(Busy);
+        }
+        let begun = Instant::now();
+        self.reloads.begin();
+        notify::reloading();
+        let engine = Arc::clone(self);
+        // Reading files, compiling and writing maps block.
+        let end = tokio::task::spawn_blocking(move || engine.transaction(abort))
+            .await
+            .unwrap_or_else(|e| self.failed(format!("the reload stopped unexpectedly: {e}")));
+        self.reloads.finish(trigger, &end, begun.elapsed());
+        drop(writer);
+        match end.result {
+            Ended::Applied => {
+                tracing::info!(target: "honk::reload", generation = end.generation, "{}", end.message);
+            }
+            Ended::Rejected | Ended::Failed => {
+                tracing::error!(target: "honk::reload", generation = end.generation, "{}", end.message);
+                for diag in end.diagnostics.iter().filter(|d| d.severity == "error") {
+                    tracing::error!(target: "honk::config", "{}", super::diag::short(diag));
+                }
+            }
+        }
+        // Ready again also after a rejection: the old generation serves.
+        notify::ready(&end.message);
+        Ok(self.reloads.state())
+    }
+
+    /// Whether a reload runs now.
+    pub(crate) fn reloading(&self) -> bool {
+        self.reloads.in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    fn transaction(&self, abort: bool) -> End {
+        let before = self.snapshot();
+        let started = Instant::now();
+        self.reloads.phase("parse");
+        let Outcome {
+            candidate,
+            mut findings,
+        } = source::load(&self.spec, Purpose::Run, Some(&before.groups));
+        let Some(candidate) = candidate else {
+            return self.rejected(&findings, "configuration refused");
+        };
+        self.reloads.phase("validate");
+        let restart = restart_required(&before.config, &candidate.config);
+        if !restart.is_empty() {
+            let message = format!(
+                "{} changed: restart honk to apply; nothing was changed now",
+                restart.join(", ")
+            );
+            let finding = Diagnostic::new(
+                Severity::Error,
+                "",
+                "restart-required",
+                None,
+                message.clone(),
+            );
+            findings.add(finding);
+            return self.rejected(&findings, &message);
+        }
+        self.reloads.phase("build");
+        let tables = candidate.tables.clone();
+        let next = Snapshot::new(candidate, &findings, before.generation + 1).after(&before);
+        let changed = changed(&before, &next);
+        self.reloads
+            .histograms
+            .reload(0, started.elapsed().as_secs_f64());
+
+        self.reloads.phase("commit");
+        let committing = Instant::now();
+        let next = Arc::new(next);
+        self.current.store(Arc::clone(&next));
+        if let Err(e) = self.commit(&before, &next, &tables) {
+            self.current.store(Arc::clone(&before));
+            self.restore(&before);
+            return self.failed(format!("the kernel refused the new rules: {e}"));
+        }
+        self.reloads
+            .histograms
+            .reload(1, committing.elapsed().as_secs_f64());
+        if self.phase() == Phase::Suspended
+            && let Err(e) = self.open()
+        {
+            tracing::error!(target: "honk::reload", error = %e, "the gate stays closed");
+        }
+
+        self.reloads.phase("drain");
+        let draining = Instant::now();
+        self.settle(&before, &next, abort);
+        self.reloads
+            .histograms
+            .reload(2, draining.elapsed().as_secs_f64());
+        let warnings = plural(next.tally.warnings, "warning");
+        End {
+            result: Ended::Applied,
+            generation: next.generation,
+            revision: Arc::clone(&next.revision),
+            diagnostics: findings.documents(),
+            message: format!(
+                "generation {} active, {} changed, {warnings}",
+                next.generation,
+                if changed.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    changed.join(", ")
+                },
+            ),
+            changed,
+        }
+    }
+
+    fn commit(
+        &self,
+        before: &Snapshot,
+        next: &Snapshot,
+        tables: &honk_common::tables::RouteTables,
+    ) -> Result<(), KernelError> {
+        let lan = &next.config.global.lan_interface;
+        if *lan != before.config.global.lan_interface {
+            self.kernel.set_lan(lan.clone())?;
+        }
+        // Slots of both generations accept flows while rules change: nothing is dropped for a
+        // state that belongs to the other one.
+        let mut alive: Vec<(u32, u32)> = before.groups.slots();
+        alive.extend(next.groups.slots());
+        alive.iter_mut().for_each(|slot| slot.1 = 0);
+        alive.sort_unstable();
+        alive.dedup();
+        self.kernel.write_groups(&alive)?;
+        self.kernel.commit(tables)?;
+        self.kernel.write_groups(&next.groups.slots())
+    }
+
+    /// Puts the old generation's state back after a failed commit.
+    fn restore(&self, before: &Snapshot) {
+        let lan = before.config.global.lan_interface.clone();
+        let restored = self
+            .kernel
+            .set_lan(lan)
+            .and_then(|()| self.kernel.write_groups(&before.groups.slots()));
+        if let Err(error) = restored {
+            tracing::error!(target: "honk::reload", %error, "the old generation is not fully restored");
+        }
+    }
+
+    /// What follows an activation: names, settings, flows that must end.
+    fn settle(&self, before: &Snapshot, next: &Snapshot, abort: bool) {
+        let names = next.outbounds();
+        self.registry.retain(&names);
+        self.gatekeeper.retain(&names);
+        self.retain_changes(&names);
+        self.log.apply(&next.config.global.log_level);
+        if let Some(carriers) = self.carriers() {
+            carriers.update(&next.config.global);
+        }
+        let flows = self.registry.list();
+        if abort {
+            let old = |f: &&Arc<FlowEntry>| f.generation < next.generation;
+            let old: Vec<_> = flows.iter().filter(old).cloned().collect();
+            self.registry.cancel(&old, CloseReason::Reload);
+            return;
+        }
+        let gone = |f: &&Arc<FlowEntry>| !is_builtin(f.leaf) && !has_node(next, f.leaf);
+        let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
+        self.registry.cancel(&gone, CloseReason::Reload);
+        for (id, changed) in before.groups.changes(&next.groups) {
+            let Some(group) = next.groups.group(id) else {
+                continue;
+            };
+            for (network, changed) in [("tcp", changed.tcp), ("udp", changed.udp)] {
+                if changed {
+                    self.count_change(&group.name, network, "reload");
+                }
+            }
+            if group.def.interrupt_connections {
+                let moved = affected(&flows, next, id, changed);
+                self.registry.cancel(&moved, CloseReason::SelectionChanged);
+            }
+        }
+    }
+
+    fn rejected(&self, findings: &Findings, message: &str) -> End {
+        let current = self.snapshot();
+        let errors = plural(findings.tally().errors, "error");
+        End {
+            result: Ended::Rejected,
+            generation: current.generation,
+            revision: Arc::clone(&current.revision),
+            changed: Vec::new(),
+            diagnostics: findings.documents(),
+            message: format!(
+                "reload rejected ({errors}): {message}; generation {} goes on",
+                current.generation
+            ),
+        }
+    }
+
+    fn failed(&self, message: String) -> End {
+        let current = self.snapshot();
+        let cause = Diagnostic::new(Severity::Error, "", "kernel", None, message.clone());
+        let findings = Findings::one(cause);
+        End {
+            result: Ended::Failed,
+            generation: current.generation,
+            revision: Arc::clone(&current.revision),
+            changed: Vec::new(),
+            diagnostics: findings.documents(),
+            message: format!(
+                "reload failed: {message}; generation {} goes on",
+                current.generation
+            ),
+        }
+    }
+}
+
+fn has_node(snapshot: &Snapshot, id: NodeId) -> bool {
+    snapshot.groups.nodes().iter().any(|n| n.id == id)
+}
+
+/// Keys that only a restart applies.
+fn restart_required(old: &Config, new: &Config) -> Vec<String> {
+    let mut keys = config::restart_required(old, new);
+    // The pinned links are made at the start; changing them under live hooks is not built.
+    if old.global.on_crash != new.global.on_crash {
+        keys.push("global.on_crash".to_owned());
+    }
+    keys
+}
+
+/// Sections whose meaning differs.
+fn changed(before: &Snapshot, next: &Snapshot) -> Vec<String> {
+    let (old, new) = (&before.config, &next.config);
+    [
+        ("global", old.global != new.global),
+        ("node", old.nodes != new.nodes),
+        ("group", old.groups != new.groups),
+        ("routing", old.rules != new.rules),
+    ]
+    .into_iter()
+    .filter(|(_, differs)| *differs)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+/// A place among the reloads in flight, given back on drop.
+struct Place<'a>(&'a AtomicU8);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
