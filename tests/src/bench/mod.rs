@@ -12,7 +12,7 @@ mod stats;
 mod target;
 mod upstream;
 
-use std::io::Write as _;
+use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
