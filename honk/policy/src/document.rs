@@ -4,8 +4,6 @@
 //! of digits into a number; here every scalar is its text. Aliases share, they do not copy, so an
 //! alias bomb stays as small as it is written. The number of values and the depth are bounded.
 
-#![allow(dead_code)] // YAML is read by the subscription formats
-
 use std::{cell::Cell, collections::HashMap, fmt, rc::Rc};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};

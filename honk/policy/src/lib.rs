@@ -13,3 +13,4 @@ mod name;
 pub mod node;
 pub mod reload;
 pub mod routing;
+pub mod subscription;

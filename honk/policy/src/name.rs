@@ -1,4 +1,12 @@
-//! Domain names in their ASCII form.
+//! Domain names in their ASCII form, and the names that nothing may have.
+
+/// Names no node or group may have.
+pub(crate) fn reserved(name: &str) -> bool {
+    matches!(
+        name,
+        "" | "direct" | "block" | "control_plane_routing" | "<OR>" | "<AND>"
+    ) || name.starts_with("must_")
+}
 
 /// Lower-case ASCII form of a domain name (Punycode for other labels), without trailing dot;
 /// `None` when it is no domain name. Only `a-z 0-9 - . _` remain.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use honk_grammar::ast::Span;
 
 use crate::id::Ordinal;
+pub(super) use crate::name::reserved;
 
 /// User outbounds: ordinals 2..=251.
 pub const MAX_OUTBOUNDS: usize = 250;
@@ -87,12 +88,4 @@ impl Names {
             .chain(["direct", "block"])
             .collect()
     }
-}
-
-/// Names no node or group may have.
-pub(super) fn reserved(name: &str) -> bool {
-    matches!(
-        name,
-        "" | "direct" | "block" | "control_plane_routing" | "<OR>" | "<AND>"
-    ) || name.starts_with("must_")
 }

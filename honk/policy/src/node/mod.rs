@@ -13,7 +13,7 @@ mod port;
 mod proxy;
 pub(crate) mod text;
 mod tls;
-mod transport;
+pub(crate) mod transport;
 pub(crate) mod url;
 pub(crate) mod value;
 

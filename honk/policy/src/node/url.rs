@@ -25,11 +25,12 @@ pub(crate) struct Url<'a> {
 /// Longest link.
 pub(crate) const MAX_LINK: usize = 64 << 10;
 
-/// Scheme in lower case and the text behind `://`.
+/// Scheme in lower case and the text behind `://`. Looks no further than the scheme goes.
 pub(crate) fn scheme(link: &str) -> Option<(String, &str)> {
-    let (scheme, rest) = link.split_once("://")?;
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_');
-    (!scheme.is_empty() && scheme.chars().all(legal)).then(|| (scheme.to_ascii_lowercase(), rest))
+    let (scheme, rest) = link.split_at(link.find(|c| !legal(c))?);
+    let rest = rest.strip_prefix("://")?;
+    (!scheme.is_empty()).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
 /// Removes what copying leaves around a link; refuses what cannot be one.

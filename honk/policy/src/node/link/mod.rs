@@ -9,13 +9,18 @@ mod quic;
 mod ss;
 pub(crate) mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trojan;
 mod vless;
 mod vmess;
 
 use std::sync::Arc;
 
+pub(crate) use self::{
+    quic::{hop_interval, obfs, relay},
+    ss::{plugin, plugin_text},
+    vless::flow,
+};
 use super::{
     Fault, Kind, Node, Protocol, Proxy, check,
     fields::{Note, Out},

@@ -97,7 +97,7 @@ fn build(
                 ("", Some(more)) => more,
                 (options, _) => options.to_owned(),
             };
-            Some(plugin(name, &mut self::options(&options))?)
+            Some(plugin_text(name, &options)?)
         }
     };
     let on = fields.any(&["uot", "udp-over-tcp"]);
@@ -143,6 +143,11 @@ fn options(text: &str) -> Fields {
             (None, _) => return fields,
         }
     }
+}
+
+/// A plugin with its options as one text.
+pub(crate) fn plugin_text(name: &str, text: &str) -> Result<Plugin, Fault> {
+    plugin(name, &mut options(text))
 }
 
 /// A plugin by name with its options; an unknown one makes the node unsupported.
@@ -202,7 +207,7 @@ fn v2ray(fields: &mut Fields) -> Result<Plugin, Fault> {
 
 pub(super) fn write(ss: &Shadowsocks, out: &mut Out) -> (&'static str, String) {
     if let Some(plugin) = &ss.plugin {
-        out.add("plugin", plugin_text(plugin));
+        out.add("plugin", written(plugin));
     }
     out.flag("uot", ss.uot != UdpOverTcp::Off);
     if ss.uot == UdpOverTcp::V1 {
@@ -216,7 +221,7 @@ pub(super) fn write(ss: &Shadowsocks, out: &mut Out) -> (&'static str, String) {
     ("ss", format!("{user}@"))
 }
 
-fn plugin_text(plugin: &Plugin) -> String {
+fn written(plugin: &Plugin) -> String {
     let mut text = match plugin {
         Plugin::Obfs(_) => "obfs-local",
         Plugin::V2ray { .. } => "v2ray-plugin",

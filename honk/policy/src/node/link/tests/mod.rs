@@ -1,6 +1,6 @@
 //! Links, read and written.
 
 mod cases;
-mod describe;
+pub(crate) mod describe;
 mod login;
 mod random;
