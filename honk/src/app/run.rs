@@ -1,8 +1,7 @@
-//! `honk run`: start, serve, stop, in the order that never loses a packet.
+//! `honk run`: configuration, directories, lock; then the daemon and its control loop.
 //!
-//! Start: configuration, directories, lock, kernel side with the gate closed, rules, groups,
-//! listeners, API socket; then the gate opens. Stop runs the same way backwards. A step that
-//! fails undoes the ones before it, because each is owned by a value whose drop undoes it.
+//! What is checked here needs no kernel: a mistake in a file or a second instance ends before
+//! anything is touched. [`Daemon`] does the rest.
 
 use std::{
     path::PathBuf,
@@ -10,33 +9,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_common::param::{GATE_CLOSED, OFFLOAD_DIRECT};
-use honk_policy::config::OnCrash;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 use super::{
-    bridge::{Rooms, dialer_settings, exit_of},
+    daemon::{Daemon, End},
     diag::{self, Findings},
-    engine::{Engine, Parts},
-    kernel::{Kernel, KernelError},
+    engine::Engine,
     notify::{self, Task},
     reload::Trigger,
-    sampler,
     signals::{Event, Signals},
-    snapshot::Snapshot,
     source::{self, Candidate, Outcome, Purpose, Spec},
 };
 use crate::{
-    api::server::{ApiSocket, Peers},
     cli::{
         exit::{Exit, Failure},
         plural, version,
     },
-    datapath::{self, Datapath, RedirectPeer},
-    flow::{CloseReason, Listeners},
-    inbound::{self, Inbound},
     log,
-    outbound::Dialer,
     state::{
         dirs::Dirs,
         lock::{Lock, LockError, PidFile},
@@ -56,15 +45,6 @@ pub(crate) struct Plan {
     pub(crate) pidfile: bool,
     /// Start everything, then stop.
     pub(crate) check: bool,
-}
-
-/// How the daemon ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// Flows may finish.
-    Drain,
-    /// At once.
-    Now,
 }
 
 /// Runs the daemon until it is told to stop. `dirs` resolves directories once the
@@ -168,43 +148,12 @@ async fn serve(
 ) -> Result<Exit, Failure> {
     // First of all: a signal during the start is kept and acted on right after.
     let mut signals = Signals::new().map_err(|e| {
-        Failure::new(
-            Exit::Failure,
-            "signals",
-            format!("cannot watch signals: {e}"),
-        )
+        let text = format!("cannot watch signals: {e}");
+        Failure::new(Exit::Failure, "signals", text)
     })?;
-    let peers = Peers::system();
     let started = Instant::now();
-    let settings = settings(&plan, &candidate, &dirs);
-    let (datapath, listeners) = Datapath::start(settings)
-        .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
-    let mut kernel = Teardown(Some(datapath));
-    let daemon = kernel.start(&plan, candidate, &findings, &dirs, listeners)?;
-    let (engine, inbound, dialer) = (daemon.engine, daemon.inbound, daemon.dialer);
-    let socket = plan
-        .api
-        .then(|| ApiSocket::bind(&dirs.socket(), peers))
-        .transpose()
-        .map_err(|e| {
-            let path = dirs.socket();
-            let text = format!(
-                "cannot listen on {}: {e}; --no-api runs without",
-                path.display()
-            );
-            Failure::new(Exit::Conflict, "api_socket", text)
-        })?;
-    engine.open().map_err(|e| kernel_failure(&e))?;
-
-    let (stop_api, stop_api_seen) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    if let Some(socket) = socket {
-        let router = crate::api::router(Arc::clone(&engine));
-        tasks.spawn(socket.serve(router, peers, stop_api_seen));
-    }
-    let (stop_sampler, stop_sampler_seen) = watch::channel(false);
-    tasks.spawn(sampler::run(Arc::clone(&engine), stop_sampler_seen));
-    let status = format!("generation {} active", engine.snapshot().generation);
+    let daemon = Daemon::start(&plan, candidate, &findings, &dirs)?;
+    let status = format!("generation {} active", daemon.engine.snapshot().generation);
     notify::ready(&status);
     tracing::info!(
         target: "honk",
@@ -216,160 +165,9 @@ async fn serve(
     let end = if plan.check {
         End::Now
     } else {
-        control(&engine, &mut signals).await
+        control(&daemon.engine, &mut signals).await
     };
-    notify::stopping();
-    tracing::info!(target: "honk", "stopping");
-    if let Err(error) = engine.begin_stop() {
-        tracing::error!(target: "honk", %error, "the gate could not be set");
-    }
-    let drain = engine.snapshot().config.global.drain_timeout_ms;
-    let wait = match end {
-        End::Drain => Duration::from_millis(drain),
-        End::Now => Duration::ZERO,
-    };
-    drained(&engine, &inbound, &mut signals, wait).await;
-    dialer.stop().await;
-    stop_sampler.send_replace(true);
-    stop_api.send_replace(true);
-    while tasks.join_next().await.is_some() {}
-    kernel.stop(&engine)?;
-    tracing::info!(target: "honk", "stopped");
-    Ok(Exit::Success)
-}
-
-fn settings(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> datapath::Settings {
-    let global = &candidate.config.global;
-    datapath::Settings {
-        own_mark: global.own_mark,
-        tproxy_port: global.tproxy_port,
-        flow_entries: global.flow_entries,
-        lan: global.lan_interface.clone(),
-        udp_sockets: 0,
-        tcx_first: false,
-        redirect_peer: RedirectPeer::Auto,
-        pin_root: plan.pin_root.clone(),
-        runtime_dir: dirs.runtime.clone(),
-        sysctls: global.auto_config_kernel_parameter,
-        on_crash_block: global.on_crash == OnCrash::Block,
-    }
-}
-
-/// Removes the kernel side when the start fails half-way, and at the end.
-struct Teardown(Option<Datapath>);
-
-/// The parts that the stop needs again.
-struct Daemon {
-    engine: Arc<Engine>,
-    inbound: Arc<Inbound>,
-    dialer: Arc<Dialer>,
-}
-
-impl Teardown {
-    /// Rules, groups and listeners; the gate stays closed.
-    fn start(
-        &self,
-        plan: &Plan,
-        candidate: Candidate,
-        findings: &Findings,
-        dirs: &Dirs,
-        listeners: Listeners,
-    ) -> Result<Daemon, Failure> {
-        let Some(datapath) = &self.0 else {
-            return Err(Failure::new(
-                Exit::Failure,
-                "datapath",
-                "the kernel side is gone",
-            ));
-        };
-        datapath
-            .commit(&candidate.tables)
-            .map_err(|e| kernel_failure(&e.into()))?;
-        datapath
-            .write_groups(&candidate.groups.slots())
-            .map_err(|e| kernel_failure(&e.into()))?;
-        datapath
-            .set_flags(OFFLOAD_DIRECT)
-            .map_err(|e| kernel_failure(&e.into()))?;
-        let global = candidate.config.global.clone();
-        let engine = Engine::new(Parts {
-            kernel: Arc::new(datapath.clone()),
-            first: Snapshot::new(candidate, findings, 1),
-            spec: plan.spec.clone(),
-            log: plan.log.clone(),
-            capacity: usize::try_from(global.flow_entries).unwrap_or(usize::MAX),
-            progress: Some(dirs.progress()),
-        });
-        let engine = Arc::new(engine);
-        let dialer = Dialer::new(dialer_settings(&global));
-        let inbound = inbound::serve(
-            listeners,
-            engine.gatekeeper.clone(),
-            Arc::clone(&dialer),
-            Arc::new(datapath.clone()),
-            inbound::Settings::new(global.tproxy_port),
-        )
-        .map_err(|e| {
-            let text = format!("cannot serve the transparent listeners: {e}");
-            Failure::new(Exit::Failure, "inbound", text)
-        })?;
-        let inbound = Arc::new(inbound);
-        engine.attach(Arc::new(Rooms {
-            inbound: Arc::clone(&inbound),
-            dialer: Arc::clone(&dialer),
-        }));
-        Ok(Daemon {
-            engine,
-            inbound,
-            dialer,
-        })
-    }
-
-    fn stop(&mut self, engine: &Engine) -> Result<(), Failure> {
-        if let Err(error) = engine.set_gate(GATE_CLOSED) {
-            tracing::error!(target: "honk", %error, "the gate could not be closed");
-        }
-        match self.0.take() {
-            Some(datapath) => Kernel::stop(&datapath).map_err(|e| {
-                let text = format!("not everything could be removed: {e}; run `honk cleanup`");
-                Failure::new(e.exit, "datapath", text)
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Teardown {
-    fn drop(&mut self) {
-        if let Some(datapath) = self.0.take()
-            && let Err(error) = datapath.stop()
-        {
-            tracing::error!(target: "honk", %error, "not everything could be removed; run `honk cleanup`");
-        }
-    }
-}
-
-fn kernel_failure(e: &KernelError) -> Failure {
-    Failure::new(e.exit, "datapath", e.to_string())
-}
-
-/// Waits for flows, unless another signal says that it is enough.
-async fn drained(engine: &Engine, inbound: &Inbound, signals: &mut Signals, wait: Duration) {
-    inbound.stop_accepting();
-    let draining = inbound.drain(Instant::now() + wait);
-    let hurried = tokio::select! {
-        () = draining => false,
-        () = signals.stop_again() => true,
-    };
-    if hurried {
-        tracing::info!(target: "honk", "stopping at once");
-        inbound.drain(Instant::now()).await;
-    }
-    let left = engine.registry.list();
-    engine
-        .registry
-        .close(&left, CloseReason::Shutdown, Duration::from_secs(1))
-        .await;
+    daemon.stop(end, &mut signals).await
 }
 
 /// Acts on signals until one of them ends the daemon.

@@ -1,0 +1,223 @@
+//! The parts of a running daemon: started in one order, stopped in the other.
+//!
+//! A step of the start that fails undoes the ones before it, because each is owned by a value
+//! whose drop undoes it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use honk_common::param::{GATE_CLOSED, OFFLOAD_DIRECT};
+use honk_policy::config::OnCrash;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    bridge::{Rooms, dialer_settings, exit_of},
+    diag::Findings,
+    engine::{Engine, Parts},
+    kernel::{Kernel, KernelError},
+    notify,
+    run::Plan,
+    sampler,
+    signals::Signals,
+    snapshot::Snapshot,
+    source::Candidate,
+};
+use crate::{
+    api::server::{ApiSocket, Peers},
+    cli::exit::{Exit, Failure},
+    datapath::{self, Datapath, RedirectPeer},
+    flow::CloseReason,
+    inbound::{self, Inbound},
+    outbound::Dialer,
+    state::dirs::Dirs,
+};
+
+/// How the daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Flows may finish.
+    Drain,
+    /// At once.
+    Now,
+}
+
+/// Everything that runs, in the order in which it is stopped.
+pub(super) struct Daemon {
+    pub(super) engine: Arc<Engine>,
+    inbound: Arc<Inbound>,
+    dialer: Arc<Dialer>,
+    /// API listener and sampler.
+    tasks: JoinSet<()>,
+    stop_tasks: watch::Sender<bool>,
+    kernel: Teardown,
+}
+
+impl Daemon {
+    /// Starts all parts and opens the gate as the last step that can fail.
+    pub(super) fn start(
+        plan: &Plan,
+        candidate: Candidate,
+        findings: &Findings,
+        dirs: &Dirs,
+    ) -> Result<Self, Failure> {
+        let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
+            .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
+        let kernel = Teardown(Some(datapath.clone()));
+        publish(&datapath, &candidate).map_err(|e| kernel_failure(&e.into()))?;
+        let global = candidate.config.global.clone();
+        let engine = Arc::new(Engine::new(Parts {
+            kernel: Arc::new(datapath.clone()),
+            first: Snapshot::new(candidate, findings, 1),
+            spec: plan.spec.clone(),
+            log: plan.log.clone(),
+            capacity: usize::try_from(global.flow_entries).unwrap_or(usize::MAX),
+            progress: Some(dirs.progress()),
+        }));
+        let dialer = Dialer::new(dialer_settings(&global));
+        let inbound = inbound::serve(
+            listeners,
+            engine.gatekeeper.clone(),
+            Arc::clone(&dialer),
+            Arc::new(datapath),
+            inbound::Settings::new(global.tproxy_port),
+        );
+        let inbound = Arc::new(inbound.map_err(|e| {
+            let text = format!("cannot serve the transparent listeners: {e}");
+            Failure::new(Exit::Failure, "inbound", text)
+        })?);
+        engine.attach(Arc::new(Rooms {
+            inbound: Arc::clone(&inbound),
+            dialer: Arc::clone(&dialer),
+        }));
+        let peers = Peers::system();
+        let socket = plan.api.then(|| bind(dirs, peers)).transpose()?;
+        engine.open().map_err(|e| kernel_failure(&e))?;
+
+        let (stop_tasks, stop) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        if let Some(socket) = socket {
+            let router = crate::api::router(Arc::clone(&engine));
+            tasks.spawn(socket.serve(router, peers, stop.clone()));
+        }
+        tasks.spawn(sampler::run(Arc::clone(&engine), stop));
+        Ok(Self {
+            engine,
+            inbound,
+            dialer,
+            tasks,
+            stop_tasks,
+            kernel,
+        })
+    }
+
+    pub(super) async fn stop(mut self, end: End, signals: &mut Signals) -> Result<Exit, Failure> {
+        notify::stopping();
+        tracing::info!(target: "honk", "stopping");
+        if let Err(error) = self.engine.begin_stop() {
+            tracing::error!(target: "honk", %error, "the gate could not be set");
+        }
+        let drain = self.engine.snapshot().config.global.drain_timeout_ms;
+        let wait = match end {
+            End::Drain => Duration::from_millis(drain),
+            End::Now => Duration::ZERO,
+        };
+        drained(&self.engine, &self.inbound, signals, wait).await;
+        self.dialer.stop().await;
+        self.stop_tasks.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+        self.kernel.stop(&self.engine)?;
+        tracing::info!(target: "honk", "stopped");
+        Ok(Exit::Success)
+    }
+}
+
+/// Rules, groups and flags of the first generation; the gate stays closed.
+fn publish(datapath: &Datapath, candidate: &Candidate) -> Result<(), datapath::Error> {
+    datapath.commit(&candidate.tables)?;
+    datapath.write_groups(&candidate.groups.slots())?;
+    datapath.set_flags(OFFLOAD_DIRECT)
+}
+
+fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {
+    ApiSocket::bind(&dirs.socket(), peers).map_err(|e| {
+        let text = format!(
+            "cannot listen on {}: {e}; remove what is there, or run with --no-api",
+            dirs.socket().display()
+        );
+        let exit = match e.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Conflict,
+        };
+        Failure::new(exit, "api_socket", text)
+    })
+}
+
+fn settings(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> datapath::Settings {
+    let global = &candidate.config.global;
+    datapath::Settings {
+        own_mark: global.own_mark,
+        tproxy_port: global.tproxy_port,
+        flow_entries: global.flow_entries,
+        lan: global.lan_interface.clone(),
+        udp_sockets: 0,
+        tcx_first: false,
+        redirect_peer: RedirectPeer::Auto,
+        pin_root: plan.pin_root.clone(),
+        runtime_dir: dirs.runtime.clone(),
+        sysctls: global.auto_config_kernel_parameter,
+        on_crash_block: global.on_crash == OnCrash::Block,
+    }
+}
+
+/// Removes the kernel side when the start fails half-way, and at the end.
+struct Teardown(Option<Datapath>);
+
+impl Teardown {
+    fn stop(&mut self, engine: &Engine) -> Result<(), Failure> {
+        if let Err(error) = engine.set_gate(GATE_CLOSED) {
+            tracing::error!(target: "honk", %error, "the gate could not be closed");
+        }
+        match self.0.take() {
+            Some(datapath) => Kernel::stop(&datapath).map_err(|e| {
+                let text = format!("not everything could be removed: {e}; run `honk cleanup`");
+                Failure::new(e.exit, "datapath", text)
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Teardown {
+    fn drop(&mut self) {
+        if let Some(datapath) = self.0.take()
+            && let Err(error) = datapath.stop()
+        {
+            tracing::error!(target: "honk", %error, "not everything could be removed; run `honk cleanup`");
+        }
+    }
+}
+
+fn kernel_failure(e: &KernelError) -> Failure {
+    Failure::new(e.exit, "datapath", e.to_string())
+}
+
+/// Waits for flows, unless another signal says that it is enough.
+async fn drained(engine: &Engine, inbound: &Inbound, signals: &mut Signals, wait: Duration) {
+    inbound.stop_accepting();
+    let draining = inbound.drain(Instant::now() + wait);
+    let hurried = tokio::select! {
+        () = draining => false,
+        () = signals.stop_again() => true,
+    };
+    if hurried {
+        tracing::info!(target: "honk", "stopping at once");
+        inbound.drain(Instant::now()).await;
+    }
+    let left = engine.registry.list();
+    engine
+        .registry
+        .close(&left, CloseReason::Shutdown, Duration::from_secs(1))
+        .await;
+}
