@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     pending: Vec<u8>,
     at: usize,
     pipe: Option<Pipe>,
+    /// It has had a pipe at some time.
+    spliced: bool,
     total: u64,
     tail: Tail,
 }
@@ -83,7 +85,12 @@ impl Lane {
         self.at < self.pending.len() || self.pipe.as_ref().is_some_and(|p| p.held() > 0)
     }
 
-    pub(crate) fn splices(&self) -> bool {
+    pub(crate) fn spliced(&self) -> bool {
+        self.spliced
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_pipe(&self) -> bool {
         self.pipe.is_some()
     }
 
@@ -133,6 +140,7 @@ impl Lane {
         }
         if shop.splice && self.pipe.is_none() && self.total + *moved >= BULK {
             self.pipe = shop.pipes.lend();
+            self.spliced |= self.pipe.is_some();
         }
         if self.pipe.is_some() {
             self.fill_pipe(from, shop)
@@ -170,6 +178,7 @@ impl Lane {
             Err(e) if cannot_splice(&e) => {
                 // No byte has moved through this pipe, so copying takes over seamlessly.
                 shop.splice = false;
+                self.spliced = false;
                 self.rest(shop);
                 Ok(true)
             }

@@ -132,9 +132,14 @@ impl Relay {
         !self.client.writable && self.down.holds_bytes()
     }
 
-    /// Whether either lane uses a pipe.
-    pub(crate) fn splices(&self) -> bool {
-        self.up.splices() || self.down.splices()
+    /// Whether either lane has spliced.
+    pub(crate) fn spliced(&self) -> bool {
+        self.up.spliced() || self.down.spliced()
+    }
+
+    #[cfg(test)]
+    fn has_pipe(&self) -> bool {
+        self.up.has_pipe() || self.down.has_pipe()
     }
 
     /// A socket reported an error. One whose stream has ended would never be read again, so

@@ -127,9 +127,9 @@ fn a_quiet_relay_owns_neither_buffer_nor_pipe() {
         left -= bed.client.read(&mut buffer).unwrap_or(0);
     }
     writer.join().unwrap();
-    assert!(bed.relay.splices(), "half a megabyte is bulk");
+    assert!(bed.relay.has_pipe(), "half a megabyte is bulk");
     bed.relay.rest(&mut bed.shop);
-    assert!(!bed.relay.splices());
+    assert!(!bed.relay.has_pipe());
     let spare = bed.shop.pipes.lend();
     assert!(
         spare.is_some_and(|pipe| pipe.held() == 0),
@@ -165,5 +165,5 @@ fn without_splice_bulk_is_copied() {
         left -= bed.client.read(&mut buffer).unwrap_or(0);
     }
     writer.join().unwrap();
-    assert!(!bed.relay.splices());
+    assert!(!bed.relay.has_pipe());
 }

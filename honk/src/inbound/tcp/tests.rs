@@ -687,3 +687,100 @@ fn a_node_that_holds_answers_back_is_noticed() {
     });
     assert!(quick);
 }
+
+/// Deterministic noise.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// The bytes of a stream, a function of its seed and the position.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    (0..len).map(|_| noise.below(256) as u8).collect()
+}
+
+/// Sends in pieces of random size, then ends its side.
+fn send_pieces(mut stream: TcpStream, data: &[u8], noise: &mut Noise) {
+    let mut rest = data;
+    while !rest.is_empty() {
+        let n = (noise.below(48 << 10) as usize + 1).min(rest.len());
+        if stream.write_all(&rest[..n]).is_err() {
+            return;
+        }
+        rest = &rest[n..];
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn t49_random_sizes_half_closes_and_resets_keep_every_byte() {
+    const FLOWS: u64 = 120;
+    // The origin learns the flow's number, then both sides stream at once.
+    let origin = play(|mut s| {
+        let Ok(number) = <[u8; 8]>::try_from(take(&mut s, 8)) else {
+            return;
+        };
+        let number = u64::from_be_bytes(number);
+        let mut noise = Noise(number + 77);
+        let down = pattern(number * 2, noise.below(400 << 10) as usize);
+        let up = pattern(number * 2 + 1, noise.below(400 << 10) as usize);
+        let writer = s.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| send_pieces(writer, &down, &mut Noise(number + 5)));
+            let mut got = Vec::new();
+            let whole = s.read_to_end(&mut got).is_ok();
+            assert!(up.starts_with(&got), "flow {number}: upload is damaged");
+            assert!(
+                !whole || got.len() == up.len(),
+                "flow {number}: upload is short"
+            );
+        });
+    });
+    let bed = bed(World::refusing(Refusal::Blocked));
+    std::thread::scope(|scope| {
+        for part in 0..6 {
+            let bed = &bed;
+            scope.spawn(move || {
+                for number in (part..FLOWS).step_by(6) {
+                    let mut client = bed.direct_client(origin);
+                    client.write_all(&number.to_be_bytes()).unwrap();
+                    let mut noise = Noise(number + 77);
+                    let down = pattern(number * 2, noise.below(400 << 10) as usize);
+                    let up = pattern(number * 2 + 1, noise.below(400 << 10) as usize);
+                    if number % 5 == 4 {
+                        // Goes away in the middle.
+                        let some = take(&mut client, down.len() / 2);
+                        assert!(down.starts_with(&some));
+                        let socket = socket2::SockRef::from(&client);
+                        socket.set_linger(Some(Duration::ZERO)).unwrap();
+                        continue;
+                    }
+                    let writer = client.try_clone().unwrap();
+                    std::thread::scope(|inner| {
+                        inner.spawn(|| send_pieces(writer, &up, &mut Noise(number + 9)));
+                        let mut got = Vec::new();
+                        client.read_to_end(&mut got).unwrap();
+                        assert!(got == down, "flow {number}: download differs");
+                    });
+                }
+            });
+        }
+    });
+    let closed = bed.world.wait_closed(FLOWS as usize);
+    let whole = closed
+        .iter()
+        .filter(|(_, r)| *r == CloseReason::Eof)
+        .count();
+    assert!(whole as u64 >= FLOWS - FLOWS / 5, "{whole} ended cleanly");
+    assert!(bed.loops.shared.counters.snapshot().spliced > 10);
+    until("pipes of broken flows are closed", || {
+        bed.loops.pipes.open() <= 64
+    });
+}

@@ -321,15 +321,13 @@ impl Worker {
             return;
         };
         let entry = &flow.guard.entry;
-        let spliced_before = relay.splices();
+        let spliced_before = relay.spliced();
         let (step, moved) = relay.step(&mut self.shop, &entry.counters);
         if moved > 0 {
             flow.clock = self.now;
         }
-        if relay.splices()
-            && !spliced_before
-            && entry.carrier.swap(super::SPLICE, Ordering::Relaxed) != super::SPLICE
-        {
+        if relay.spliced() && !spliced_before {
+            entry.carrier.store(super::SPLICE, Ordering::Relaxed);
             self.shared.counters.spliced.inc();
         }
         let wanted = match (relay.client_blocked(), flow.watch) {
