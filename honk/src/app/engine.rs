@@ -183,6 +183,12 @@ impl Engine {
         }
     }
 
+    /// Keeps every writer out until dropped.
+    #[cfg(test)]
+    pub(crate) async fn hold(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.writer.lock().await
+    }
+
     /// What new flows are decided by.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()

@@ -94,24 +94,26 @@ fn with_daemon(invocation: &Invocation, command: Command) -> Result<Exit, Failur
         .enable_all()
         .build()
         .map_err(|e| Failure::new(Exit::Failure, "runtime", e.to_string()))?;
-    runtime.block_on(async {
-        match command {
-            Command::Status(args) => status::run(&session, &args).await,
-            Command::Reload(args) => reload::run(&session, &args).await,
-            Command::Suspend(args) => reload::suspend(&session, &args).await,
-            Command::Resume => reload::resume(&session).await,
-            Command::Group(command) => group::run(&session, command).await,
-            Command::Node(command) => node::run(&session, command).await,
-            Command::Conn(command) => conn::run(&session, command).await,
-            Command::Run(_)
-            | Command::Validate(_)
-            | Command::Fmt(_)
-            | Command::Cleanup(_)
-            | Command::Completion(_)
-            | Command::Man(_)
-            | Command::Version => Ok(Exit::Success),
-        }
-    })
+    runtime.block_on(ask(&session, command))
+}
+
+async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Status(args) => status::run(session, &args).await,
+        Command::Reload(args) => reload::run(session, &args).await,
+        Command::Suspend(args) => reload::suspend(session, &args).await,
+        Command::Resume => reload::resume(session).await,
+        Command::Group(command) => group::run(session, command).await,
+        Command::Node(command) => node::run(session, command).await,
+        Command::Conn(command) => conn::run(session, command).await,
+        Command::Run(_)
+        | Command::Validate(_)
+        | Command::Fmt(_)
+        | Command::Cleanup(_)
+        | Command::Completion(_)
+        | Command::Man(_)
+        | Command::Version => Ok(Exit::Success),
+    }
 }
 
 /// A conversation with the daemon.
@@ -257,16 +259,4 @@ impl Invocation {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// `honk version` without flags.
-    pub(crate) fn invocation() -> Invocation {
-        let cli = Cli::try_parse_from(["honk", "version"]).unwrap();
-        let out = Output::new(&cli.global, &|_| None);
-        Invocation {
-            global: cli.global,
-            out,
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,262 @@
+//! Commands against a served API over a daemon without a kernel: what the daemon writes, the
+//! command line must be able to read.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Parser as _;
+use honk_policy::id::Network;
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::*;
+use crate::{
+    api::server::{ApiSocket, Peers},
+    app::{
+        kernel::Interface,
+        testkit::{CONFIG, World, flow},
+    },
+    flow::{Admission as _, Route},
+    state::file::tests::scratch,
+};
+
+/// `honk version` without flags.
+pub(super) fn invocation() -> Invocation {
+    parsed(&["version"]).0
+}
+
+fn parsed(words: &[&str]) -> (Invocation, Command) {
+    let words = ["honk"].iter().chain(words);
+    let cli = Cli::try_parse_from(words).unwrap();
+    let out = Output::new(&cli.global, &|_| None);
+    let global = cli.global;
+    (Invocation { global, out }, cli.command)
+}
+
+/// A served daemon.
+struct Served {
+    world: World,
+    dir: PathBuf,
+    stop: watch::Sender<bool>,
+    server: JoinHandle<()>,
+}
+
+impl Served {
+    fn new() -> Self {
+        let (world, dir) = (World::new(CONFIG), scratch("served"));
+        let peers = Peers::system();
+        let socket = ApiSocket::bind(&dir.join("api.sock"), peers).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let router = crate::api::router(world.engine.clone());
+        let server = tokio::spawn(socket.serve(router, peers, stopped));
+        Self {
+            world,
+            dir,
+            stop,
+            server,
+        }
+    }
+
+    async fn honk(&self, words: &[&str]) -> Result<Exit, Failure> {
+        let dir = self.dir.to_str().unwrap();
+        let words = [words, &["--runtime-dir", dir]].concat();
+        let (invocation, command) = parsed(&words);
+        ask(&invocation.session().unwrap(), command).await
+    }
+
+    async fn code(&self, words: &[&str]) -> u8 {
+        let exit = match self.honk(words).await {
+            Ok(exit) => exit,
+            Err(failure) => failure.exit,
+        };
+        exit.code()
+    }
+
+    fn admit(&self, target: &str) -> Route {
+        let flow = flow(Network::Tcp, target);
+        self.world.engine.gatekeeper.admit(&flow).unwrap()
+    }
+
+    async fn end(self) {
+        self.stop.send_replace(true);
+        tokio::time::timeout(Duration::from_secs(10), self.server)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(!self.dir.join("api.sock").exists());
+        std::fs::remove_dir_all(self.dir).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_reading_command_understands_the_daemon() {
+    let served = Served::new();
+    let _route = served.admit("203.0.113.1:80");
+    for words in [
+        &["status"][..],
+        &["group", "list"],
+        &["group", "show", "proxy"],
+        &["node", "list"],
+        &["node", "list", "--group", "proxy"],
+        &["node", "show", "a"],
+        &["conn", "list"],
+        &[
+            "conn",
+            "list",
+            "--network",
+            "tcp",
+            "--src",
+            "192.168.0.0/16",
+        ],
+        &["conn", "list", "--closed"],
+    ] {
+        assert_eq!(served.code(words).await, 0, "{words:?}");
+        assert_eq!(
+            served.code(&[words, &["--json"]].concat()).await,
+            0,
+            "{words:?}"
+        );
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn names_that_mean_nothing_are_code_7() {
+    let served = Served::new();
+    for words in [
+        &["group", "show", "nope"][..],
+        &["group", "select", "nope", "a"],
+        &["group", "select", "proxy", "c"],
+        &["node", "show", "nope"],
+        &["node", "list", "--group", "nope"],
+        &["conn", "close", "00000000-0000-4000-8000-000000000000"],
+        &["reload", "1"],
+    ] {
+        assert_eq!(served.code(words).await, 7, "{words:?}");
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn selecting_by_name_moves_the_group_and_unpin_moves_it_back() {
+    let served = Served::new();
+    let leaf = |network| {
+        let snapshot = served.world.engine.snapshot();
+        let slot = snapshot.groups.group_named("proxy").unwrap().slot;
+        snapshot
+            .groups
+            .select(slot, network)
+            .unwrap()
+            .leaf
+            .name
+            .clone()
+    };
+    let udp = ["group", "select", "proxy", "b", "--network", "udp"];
+    assert_eq!(served.code(&udp).await, 0);
+    assert_eq!(
+        (leaf(Network::Tcp), leaf(Network::Udp)),
+        ("a".into(), "b".into())
+    );
+    assert_eq!(served.code(&["group", "unpin", "proxy"]).await, 0);
+    assert_eq!(
+        (leaf(Network::Tcp), leaf(Network::Udp)),
+        ("a".into(), "a".into())
+    );
+    served.end().await;
+}
+
+#[tokio::test]
+async fn reload_tells_applied_from_rejected() {
+    let served = Served::new();
+    assert_eq!(served.code(&["reload"]).await, 0);
+    // One that has just ended is the one that is meant.
+    assert_eq!(served.code(&["reload", "--attach"]).await, 0);
+    assert_eq!(served.world.engine.snapshot().generation, 2);
+    served.world.edit("nonsense");
+    let failure = served.honk(&["reload"]).await.unwrap_err();
+    assert_eq!(
+        (failure.exit, failure.code.as_str()),
+        (Exit::Config, "invalid")
+    );
+    served
+        .world
+        .edit(&CONFIG.replace("lan0 }", "lan0\n tproxy_port: 23456 }"));
+    let failure = served.honk(&["reload"]).await.unwrap_err();
+    assert_eq!(failure.code, "restart-required");
+    assert_eq!(
+        served.code(&["reload", "--attach"]).await,
+        3,
+        "joins the rejected one"
+    );
+    assert_eq!(served.world.engine.snapshot().generation, 2);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_that_runs_is_a_conflict_or_joined() {
+    let served = Served::new();
+    let engine = served.world.engine.clone();
+    let writer = engine.hold().await;
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            engine
+                .reload(crate::app::reload::Trigger::Signal, false)
+                .await
+                .is_ok()
+        }
+    });
+    while !engine.reloading() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(served.code(&["reload"]).await, 6);
+    drop(writer);
+    assert_eq!(served.code(&["reload", "--attach"]).await, 0);
+    assert!(running.await.unwrap());
+    assert_eq!(engine.snapshot().generation, 2);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn waiting_ends_when_every_interface_is_attached() {
+    let served = Served::new();
+    let interface = |attached| Interface {
+        name: "lan0".to_owned(),
+        role: "lan".to_owned(),
+        attached,
+        hooks: vec![],
+        problem: None,
+        pending: !attached,
+    };
+    let set = |attached| {
+        *served.world.kernel.interfaces.lock().unwrap() = vec![interface(attached)];
+    };
+    set(false);
+    let failure = served.honk(&["status", "--wait", "0"]).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Timeout);
+    assert!(failure.message.contains("lan0"), "{}", failure.message);
+    set(true);
+    assert_eq!(served.code(&["status", "--wait", "5"]).await, 0);
+    assert_eq!(served.code(&["suspend"]).await, 0);
+    assert_eq!(served.code(&["status", "--wait", "0"]).await, 8);
+    assert_eq!(served.code(&["resume"]).await, 0);
+    assert_eq!(served.code(&["status", "--wait", "0"]).await, 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn closing_reports_what_really_ended() {
+    let served = Served::new();
+    let route = served.admit("203.0.113.1:80");
+    let entry = std::sync::Arc::clone(&route.guard.entry);
+    let relay = tokio::spawn(async move {
+        while entry.cancel.reason().is_none() {
+            tokio::task::yield_now().await;
+        }
+        drop(route);
+    });
+    assert_eq!(served.code(&["conn", "close", "--group", "proxy"]).await, 0);
+    relay.await.unwrap();
+    assert_eq!(served.world.engine.registry.open(), 0);
+    assert_eq!(served.code(&["conn", "close", "--all", "--yes"]).await, 0);
+    assert_eq!(served.code(&["conn", "close"]).await, 2);
+    served.end().await;
+}
