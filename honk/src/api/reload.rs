@@ -1,6 +1,6 @@
 //! Reloads: asked for, awaited, reported.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -101,15 +101,12 @@ pub(super) async fn begin(
     if engine.reloading() {
         return Err(busy());
     }
-    let engine = Arc::clone(engine);
-    let abort = wanted.abort;
-    // A client that goes away does not take its reload with it.
-    let mut running = tokio::spawn(async move { engine.reload(Trigger::Api, abort).await });
+    let mut running = engine.begin_reload(Trigger::Api, wanted.abort);
     match tokio::time::timeout(limit, &mut running).await {
         Ok(Ok(Ok(state))) => Ok(Json(state).into_response()),
         Ok(Ok(Err(_))) => Err(busy()),
-        Ok(Err(e)) => {
-            let text = format!("the reload stopped unexpectedly: {e}");
+        Ok(Err(_)) => {
+            let text = "the reload stopped unexpectedly; see the log";
             Err(ApiError::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal",

@@ -125,6 +125,7 @@ impl Daemon {
         };
         drained(&self.engine, &self.inbound, signals, wait).await;
         self.dialer.stop().await;
+        self.engine.finish_jobs().await;
         self.stop_tasks.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
         self.kernel.stop(&self.engine)?;

@@ -17,7 +17,7 @@ use std::{
 use arc_swap::ArcSwap;
 use honk_common::param::{GATE_CLOSED, GATE_DRAINING, GATE_OPEN};
 use honk_policy::{config::Global, id::Ordinal};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     admission::Gatekeeper,
@@ -130,6 +130,8 @@ pub(crate) struct Engine {
     pub(super) writer: tokio::sync::Mutex<()>,
     phase: AtomicU8,
     gate: watch::Sender<u32>,
+    /// Work that outlives the request or signal that asked for it: reloads.
+    jobs: Mutex<JoinSet<()>>,
     carriers: OnceLock<Arc<dyn Carriers>>,
     counters: Mutex<Option<(Instant, Arc<KernelCounters>)>>,
     rate: Mutex<RateMeter>,
@@ -175,12 +177,29 @@ impl Engine {
             writer: tokio::sync::Mutex::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             gate: watch::Sender::new(GATE_CLOSED),
+            jobs: Mutex::default(),
             carriers: OnceLock::new(),
             counters: Mutex::default(),
             rate: Mutex::default(),
             up_bps: AtomicU64::new(0),
             down_bps: AtomicU64::new(0),
         }
+    }
+
+    /// Runs a piece of work that the engine owns. Must be called inside a tokio runtime.
+    pub(super) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        while jobs.try_join_next().is_some() {}
+        jobs.spawn(job);
+    }
+
+    /// Waits for the work that the engine owns.
+    pub(super) async fn finish_jobs(&self) {
+        let mut jobs = {
+            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *jobs)
+        };
+        while jobs.join_next().await.is_some() {}
     }
 
     /// Keeps every writer out until dropped.

@@ -9,8 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::task::JoinSet;
-
 use super::{
     daemon::{Daemon, End},
     diag::{self, Findings},
@@ -172,12 +170,10 @@ async fn serve(
 
 /// Acts on signals until one of them ends the daemon.
 async fn control(engine: &Arc<Engine>, signals: &mut Signals) -> End {
-    let mut reloads = JoinSet::new();
     let mut beat = tokio::time::interval(CONTROL_BEAT);
     loop {
         let event = tokio::select! {
             event = signals.next() => event,
-            Some(_) = reloads.join_next() => continue,
             _ = beat.tick() => {
                 engine.beats.beat(Task::Control, Instant::now());
                 continue;
@@ -185,9 +181,8 @@ async fn control(engine: &Arc<Engine>, signals: &mut Signals) -> End {
         };
         match event {
             Event::Reload => {
-                let engine = Arc::clone(engine);
-                // A refusal is logged by the engine: one that waits already covers this one.
-                reloads.spawn(async move { engine.reload(Trigger::Signal, false).await.is_ok() });
+                // The engine logs the outcome; nobody waits for it.
+                drop(engine.begin_reload(Trigger::Signal, false));
             }
             Event::Suspend => {
                 if let Err(error) = engine.suspend() {

@@ -20,6 +20,7 @@ use honk_policy::{
     config::{self, Config},
     id::NodeId,
 };
+use tokio::sync::oneshot;
 
 pub(crate) use self::log::{Busy, RESULTS, ReloadLog, TRIGGERS, Trigger};
 use self::log::{End, Ended, IN_FLIGHT};
@@ -81,6 +82,21 @@ impl Engine {
         // Ready again also after a rejection: the old generation serves.
         notify::ready(&end.message);
         Ok(self.reloads.state())
+    }
+
+    /// Begins a reload that goes on whatever becomes of the one who asked.
+    pub(crate) fn begin_reload(
+        self: &Arc<Self>,
+        trigger: Trigger,
+        abort: bool,
+    ) -> oneshot::Receiver<Result<ReloadState, Busy>> {
+        let (tell, told) = oneshot::channel();
+        let engine = Arc::clone(self);
+        self.spawn(async move {
+            // Nobody may be listening any more.
+            let _ = tell.send(engine.reload(trigger, abort).await);
+        });
+        told
     }
 
     /// Whether a reload runs now.
