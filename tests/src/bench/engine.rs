@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::stats::cpu_seconds;
 use super::{ONE_SHOT, UPSTREAM};
 use crate::honk::Honk;
 use crate::lab::{Lab, addr};
@@ -88,7 +89,7 @@ impl Running {
         match self {
             Self::Nothing => 0.0,
             Self::Honk(honk) => honk.cpu_seconds().unwrap_or(0.0),
-            Self::Rival(rival) => cpu_of(rival.child.id()).unwrap_or(0.0),
+            Self::Rival(rival) => cpu_seconds(rival.child.id()).unwrap_or(0.0),
         }
     }
 }
@@ -225,11 +226,4 @@ fn mihomo_config() -> String {
          rules:\n  - MATCH,up\n",
         addr::HP
     )
-}
-
-fn cpu_of(pid: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    Some((ticks(11)? + ticks(12)?) / 100.0)
 }
