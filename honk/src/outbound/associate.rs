@@ -73,7 +73,7 @@ async fn open(
 ) -> Result<Association, DialError> {
     let _permit = dialer.permits.take().await;
     let (mut control, peer) = reach(dialer, state, mark).await?;
-    let (mut handshake, mut out) = start(state, peer, Mode::Serial)?;
+    let (mut handshake, mut out) = start(state, peer, Command::UdpAssociate, Mode::Serial)?;
     let mut buffer = [0; 512];
     loop {
         let stage = stage(&handshake);
@@ -130,10 +130,12 @@ async fn reach(
     Err(last)
 }
 
-/// A request for a relay that takes datagrams from any address of ours.
+/// A request for a relay that takes datagrams from any address of ours, or for a stream to
+/// the server itself.
 fn start(
     state: &ServerState,
     peer: SocketAddr,
+    command: Command,
     mode: Mode,
 ) -> Result<(Handshake, Vec<u8>), DialError> {
     let Protocol::Socks5(server) = &state.node.protocol else {
@@ -146,10 +148,13 @@ fn start(
         SocketAddr::V4(_) => IpAddr::from([0; 4]),
         SocketAddr::V6(_) => IpAddr::from([0u16; 8]),
     };
-    let target = Target::Ip(SocketAddr::new(any, 0));
+    let target = match command {
+        Command::Connect => peer,
+        Command::UdpAssociate => SocketAddr::new(any, 0),
+    };
     let mut out = Vec::new();
-    let command = Command::UdpAssociate;
-    let hs = Handshake::start(command, &target, credentials(server), mode, &mut out)?;
+    let auth = credentials(server);
+    let hs = Handshake::start(command, &Target::Ip(target), auth, mode, &mut out)?;
     Ok((hs, out))
 }
 
@@ -219,27 +224,64 @@ fn private(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether the server answers a request that came together with the greeting. The request is
-/// for a datagram relay: no target hears of the test, and a refusal is as good an answer as a
-/// grant. `None` when the server could not be reached.
+/// Whether the server reads a request that came together with the greeting. The first request
+/// is for a datagram relay: no target hears of it, and a refusal is as good an answer as a
+/// grant. A server that hangs up on it is asked for a stream to itself, to see its timing.
+/// `None` when the server could not be reached.
 pub(crate) async fn test_pipelining(
     dialer: &Arc<Dialer>,
     state: &Arc<ServerState>,
 ) -> Option<Pipelining> {
     let _permit = dialer.permits.take().await;
-    let reach = timeout(TOTAL, reach(dialer, state, dialer.mark(0))).await;
-    let (mut control, peer) = reach.ok()?.ok()?;
-    let (mut handshake, out) = start(state, peer, Mode::Pipelined).ok()?;
+    match attempt(dialer, state, Command::UdpAssociate).await? {
+        Attempt::Closed => Some(match attempt(dialer, state, Command::Connect).await? {
+            Attempt::Closed => Pipelining::AcceptedHoldsBack,
+            answered => answered.into(),
+        }),
+        answered => Some(answered.into()),
+    }
+}
+
+/// What a server did with a pipelined handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Lost the request, or refused to talk.
+    Lost,
+    /// Answered the request, this long after the greeting.
+    Answered(Duration),
+    /// Accepted the greeting and hung up in good order: it has read the request, and its
+    /// answer to it is this.
+    Closed,
+}
+
+impl From<Attempt> for Pipelining {
+    fn from(attempt: Attempt) -> Self {
+        match attempt {
+            Attempt::Lost => Self::Refused,
+            Attempt::Answered(gap) if gap < HELD_BACK => Self::Accepted,
+            Attempt::Answered(_) | Attempt::Closed => Self::AcceptedHoldsBack,
+        }
+    }
+}
+
+async fn attempt(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+    command: Command,
+) -> Option<Attempt> {
+    let reached = timeout(TOTAL, reach(dialer, state, dialer.mark(0))).await;
+    let (mut control, peer) = reached.ok()?.ok()?;
+    let (mut handshake, out) = start(state, peer, command, Mode::Pipelined).ok()?;
     // As in a real handshake, where acknowledgements travel with data.
     socket::delay_acks(&control, true);
     control.write_all(&out).await.ok()?;
     let mut buffer = [0; 512];
     let mut first_answer = None;
     loop {
-        let read = timeout(TEST_REPLY, control.read(&mut buffer)).await;
-        let n = match read {
+        let n = match timeout(TEST_REPLY, control.read(&mut buffer)).await {
+            Ok(Ok(0)) if handshake.awaits_reply() => return Some(Attempt::Closed),
             Ok(Ok(n)) if n > 0 => n,
-            _ => return Some(Pipelining::Refused),
+            _ => return Some(Attempt::Lost),
         };
         match handshake.read(&buffer[..n], &mut Vec::new()) {
             Ok(Step::More) => {
@@ -247,13 +289,9 @@ pub(crate) async fn test_pipelining(
             }
             Ok(Step::Done { .. }) | Err(socks5::Error::Refused(_)) => {
                 let gap = first_answer.map_or(Duration::ZERO, |at| at.elapsed());
-                return Some(if gap >= HELD_BACK {
-                    Pipelining::AcceptedHoldsBack
-                } else {
-                    Pipelining::Accepted
-                });
+                return Some(Attempt::Answered(gap));
             }
-            Err(_) => return Some(Pipelining::Refused),
+            Err(_) => return Some(Attempt::Lost),
         }
     }
 }

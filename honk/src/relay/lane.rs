@@ -94,13 +94,15 @@ impl Lane {
         self.pipe.is_some()
     }
 
-    /// Passes the end of the source on, once.
-    pub(crate) fn finish(&mut self, to: &End) {
-        if self.tail == Tail::Ended {
+    /// Passes the end of the source on; true the first time.
+    pub(crate) fn finish(&mut self, to: &End) -> bool {
+        let first = self.tail == Tail::Ended;
+        if first {
             self.tail = Tail::Finished;
             // A destination that is gone already shows up as an error of the other lane.
             let _ = net::shutdown(&to.fd, Shutdown::Write);
         }
+        first
     }
 
     /// Gives an empty pipe back.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use self::lane::{Lane, Pump};
 use crate::{
     flow::{CloseReason, FlowCounters},
-    socket::pipe::PipePool,
+    socket::{self, pipe::PipePool},
 };
 
 /// Bytes of the shared copy buffer.
@@ -115,8 +115,16 @@ impl Relay {
         match (self.up.at_end(), self.down.at_end()) {
             // Closing sends the FIN that is still owed, so no shutdown is needed.
             (true, true) => return Step::Closed(CloseReason::Eof),
-            (true, false) => self.up.finish(&self.server),
-            (false, true) => self.down.finish(&self.client),
+            (true, false) => {
+                self.up.finish(&self.server);
+            }
+            (false, true) => {
+                if self.down.finish(&self.client) {
+                    // Our acknowledgements wait for data, and the client may be slow to
+                    // close: without this one the server would probe for its FIN.
+                    socket::delay_acks(&self.server.fd, false);
+                }
+            }
             (false, false) => {}
         }
         if again { Step::Again } else { Step::Wait }

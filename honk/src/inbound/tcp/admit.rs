@@ -85,6 +85,7 @@ impl Worker {
             clock: now + self.shared.timeouts.dial,
             watch: Watch::Nothing,
             kept_alive: false,
+            bulk: None,
             seat,
             phase: Phase::Dialing(Box::new(Dial {
                 client: Some(accepted.fd),

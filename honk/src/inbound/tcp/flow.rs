@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -28,8 +31,53 @@ pub(crate) struct Flow {
     pub(crate) watch: Watch,
     /// Keepalive is set.
     pub(crate) kept_alive: bool,
+    /// Set while the flow counts as bulk on its loop.
+    pub(crate) bulk: Option<Bulk>,
     /// Place under the flow cap.
     pub(crate) seat: Seat,
+}
+
+/// Bulk flows per loop: what one loop moves is bounded by one CPU, so they are spread.
+#[derive(Debug)]
+pub(crate) struct Balance(Box<[AtomicUsize]>);
+
+impl Balance {
+    pub(crate) fn new(loops: usize) -> Arc<Self> {
+        Arc::new(Self((0..loops).map(|_| AtomicUsize::new(0)).collect()))
+    }
+
+    /// Counts a bulk flow on a loop.
+    pub(crate) fn enter(self: &Arc<Self>, index: usize) -> Bulk {
+        if let Some(count) = self.0.get(index) {
+            count.fetch_add(1, Relaxed);
+        }
+        Bulk(Arc::clone(self), index)
+    }
+
+    /// A loop that would still have fewer bulk flows than `index` after taking one over.
+    pub(crate) fn better(&self, index: usize) -> Option<usize> {
+        let here = self.0.get(index)?.load(Relaxed);
+        let counts = self.0.iter().map(|n| n.load(Relaxed)).enumerate();
+        let (least, count) = counts.min_by_key(|(_, count)| *count)?;
+        (count + 1 < here).then_some(least)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        self.0.iter().map(|n| n.load(Relaxed)).collect()
+    }
+}
+
+/// One flow in a [`Balance`].
+#[derive(Debug)]
+pub(crate) struct Bulk(Arc<Balance>, usize);
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        if let Some(count) = self.0.0.get(self.1) {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 /// What the client's descriptor is registered for.
@@ -115,5 +163,24 @@ impl Default for Timeouts {
             stagger: crate::outbound::STAGGER,
             tick: Duration::from_millis(250),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_better_only_if_moving_helps() {
+        let balance = Balance::new(2);
+        let first = balance.enter(0);
+        assert_eq!(balance.better(0), None, "1 and 0 is as good as 0 and 1");
+        let second = balance.enter(0);
+        assert_eq!(balance.better(0), Some(1));
+        drop(first);
+        let _other = balance.enter(1);
+        assert_eq!(balance.better(0), None);
+        drop(second);
+        assert_eq!(balance.counts(), [0, 1]);
     }
 }

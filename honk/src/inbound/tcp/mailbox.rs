@@ -1,7 +1,7 @@
 //! How other threads talk to an event loop.
 //!
 //! The queue needs no cap of its own: a flow has at most one lookup and one permit claim
-//! under way and is cancelled once, and flows are capped.
+//! under way, is cancelled once and moves to another loop a few times; flows are capped.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::slab::Token;
+use super::{flow::Flow, slab::Token};
 use crate::{
     flow::{CancelHook, CloseReason},
     outbound::{
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     /// Take over a connection that was accepted and admitted by a test.
     #[cfg(test)]
     Adopt(Box<(crate::socket::Accepted, crate::flow::Route)>),
+    /// Take over a bulk flow from a loop that has too many.
+    Take(Box<Flow>),
     /// End a flow.
     Cancel(Token, CloseReason),
     /// The server's name was looked up.

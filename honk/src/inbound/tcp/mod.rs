@@ -19,7 +19,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use self::{mailbox::Mailbox, worker::Worker};
+use self::{flow::Balance, mailbox::Mailbox, worker::Worker};
 use super::counters::{Cap, TcpCounters};
 use crate::{flow::Admission, outbound::Dialer, socket::pipe::PipeBudget};
 
@@ -50,12 +50,22 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+/// What a loop knows of the others.
+#[derive(Clone, Debug)]
+struct Peers {
+    mailboxes: Vec<Arc<Mailbox>>,
+    /// Index of the loop itself.
+    own: usize,
+    balance: Arc<Balance>,
+}
+
 /// The running loops.
 #[derive(Debug)]
 pub(crate) struct Loops {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pipes: PipeBudget,
     mailboxes: Vec<Arc<Mailbox>>,
+    balance: Arc<Balance>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -71,18 +81,27 @@ impl Loops {
             shared: Arc::new(shared),
             pipes: pipes.clone(),
             mailboxes: Vec::new(),
+            balance: Balance::new(0),
             threads: Vec::new(),
         };
-        for n in 0..count.max(1) {
-            let mailbox = Mailbox::new()?;
-            let (shared, own) = (Arc::clone(&loops.shared), Arc::clone(&mailbox));
-            let pipes = pipes.clone();
-            let make = move || Worker::new(Arc::clone(&shared), Arc::clone(&own), pipes.clone());
+        let mailboxes: Vec<_> = (0..count.max(1))
+            .map(|_| Mailbox::new())
+            .collect::<io::Result<_>>()?;
+        let balance = Balance::new(mailboxes.len());
+        for n in 0..mailboxes.len() {
+            let peers = Peers {
+                mailboxes: mailboxes.clone(),
+                own: n,
+                balance: Arc::clone(&balance),
+            };
+            let (shared, pipes) = (Arc::clone(&loops.shared), pipes.clone());
+            let make = move || Worker::new(Arc::clone(&shared), peers.clone(), pipes.clone());
             let first = make()?;
             let builder = std::thread::Builder::new().name(format!("honk-tcp-{n}"));
             loops.threads.push(builder.spawn(move || run(first, make))?);
-            loops.mailboxes.push(mailbox);
         }
+        loops.mailboxes = mailboxes;
+        loops.balance = balance;
         Ok(loops)
     }
 

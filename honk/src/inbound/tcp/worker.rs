@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use super::{
-    Shared,
+    Peers, Shared,
     flow::{Flow, Phase, Watch},
     mailbox::{Command, Mailbox},
     slab::{Slab, Token},
@@ -70,6 +70,7 @@ const CLIENT_EVENTS: EventFlags = EventFlags::IN
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) mailbox: Arc<Mailbox>,
+    peers: Peers,
     pub(super) epoll: OwnedFd,
     pub(super) flows: Slab<Flow>,
     /// Flows in [`Phase::Dialing`].
@@ -91,12 +92,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        mailbox: Arc<Mailbox>,
-        pipes: PipeBudget,
-    ) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, peers: Peers, pipes: PipeBudget) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let mailbox = match peers.mailboxes.get(peers.own) {
+            Some(own) => Arc::clone(own),
+            None => Mailbox::new()?,
+        };
         let data = EventData::new_u64(MAILBOX);
         epoll::add(
             &epoll,
@@ -108,6 +109,7 @@ impl Worker {
         let worker = Self {
             shared,
             mailbox,
+            peers,
             epoll,
             flows: Slab::new(),
             dialing: 0,
@@ -275,6 +277,7 @@ impl Worker {
                 let (accepted, route) = *flow;
                 self.adopt(accepted, route);
             }
+            Command::Take(flow) => self.take_over(*flow),
             Command::Cancel(token, reason) => self.close(token, reason),
             Command::Resolved(token, result) => self.resolved(token, result),
             Command::Permit(token, permit) => self.permitted(token, permit),
@@ -329,6 +332,13 @@ impl Worker {
         if relay.spliced() && !spliced_before {
             entry.carrier.store(super::SPLICE, Ordering::Relaxed);
             self.shared.counters.spliced.inc();
+            flow.bulk = Some(self.peers.balance.enter(self.peers.own));
+            if let (Some(to), false) = (
+                self.peers.balance.better(self.peers.own),
+                matches!(step, Step::Closed(_)),
+            ) {
+                return self.hand_over(token, to);
+            }
         }
         let wanted = match (relay.client_blocked(), flow.watch) {
             (true, _) | (false, Watch::InputAndRoom) => Watch::InputAndRoom,
@@ -353,6 +363,55 @@ impl Worker {
         if watched.is_err() {
             self.close(token, CloseReason::Reset);
         }
+    }
+
+    /// Gives a bulk flow to another loop. Short flows stay where they were accepted.
+    fn hand_over(&mut self, token: Token, to: usize) {
+        let Some(mailbox) = self.peers.mailboxes.get(to).map(Arc::clone) else {
+            return;
+        };
+        let Some(mut flow) = self.flows.remove(token) else {
+            return;
+        };
+        if let Phase::Relaying(relay) = &mut flow.phase {
+            relay.rest(&mut self.shop);
+            let _ = epoll::delete(&self.epoll, &relay.server.fd);
+            if flow.watch != Watch::Nothing {
+                let _ = epoll::delete(&self.epoll, &relay.client.fd);
+            }
+        }
+        flow.bulk = None;
+        mailbox.send(Command::Take(Box::new(flow)));
+    }
+
+    /// Takes a bulk flow over.
+    fn take_over(&mut self, mut flow: Flow) {
+        flow.bulk = Some(self.peers.balance.enter(self.peers.own));
+        flow.watch = Watch::InputAndRoom;
+        let entry = Arc::clone(&flow.guard.entry);
+        let token = self.flows.insert(|_| flow);
+        let Some(Flow {
+            phase: Phase::Relaying(relay),
+            ..
+        }) = self.flows.get_mut(token)
+        else {
+            return;
+        };
+        let mut watched = true;
+        for (end, token) in [
+            (&mut relay.client, token),
+            (&mut relay.server, token.server()),
+        ] {
+            (end.readable, end.writable) = (true, true);
+            let data = EventData::new_u64(token.0);
+            watched &= epoll::add(&self.epoll, &end.fd, data, SERVER_EVENTS).is_ok();
+        }
+        if !watched {
+            return self.close(token, CloseReason::Reset);
+        }
+        // Also hears of a cancel that fell between the loops.
+        entry.cancel.register(self.mailbox.clone(), token.0);
+        self.step(token);
     }
 
     /// Looks at the clocks of all flows.
