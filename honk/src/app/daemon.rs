@@ -9,11 +9,12 @@ use std::{
 };
 
 use honk_common::param::{GATE_CLOSED, OFFLOAD_DIRECT};
-use honk_policy::config::OnCrash;
+use honk_policy::{config::OnCrash, group::GroupTable};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     bridge::{Rooms, dialer_settings, exit_of},
+    choices,
     diag::Findings,
     engine::{Engine, Parts},
     kernel::{Kernel, KernelError},
@@ -31,7 +32,7 @@ use crate::{
     flow::CloseReason,
     inbound::{self, Inbound},
     outbound::Dialer,
-    state::dirs::Dirs,
+    state::{self, dirs::Dirs},
 };
 
 /// How the daemon ends.
@@ -58,10 +59,11 @@ impl Daemon {
     /// Starts all parts and opens the gate as the last step that can fail.
     pub(super) fn start(
         plan: &Plan,
-        candidate: Candidate,
+        mut candidate: Candidate,
         findings: &Findings,
         dirs: &Dirs,
     ) -> Result<Self, Failure> {
+        candidate.groups = remembered(candidate.groups, dirs);
         let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
             .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
         let kernel = Teardown(Some(datapath.clone()));
@@ -73,7 +75,8 @@ impl Daemon {
             spec: plan.spec.clone(),
             log: plan.log.clone(),
             capacity: usize::try_from(global.flow_entries).unwrap_or(usize::MAX),
-            progress: Some(dirs.progress()),
+            progress: dirs.progress(),
+            choices: dirs.choices(),
         }));
         let dialer = Dialer::new(dialer_settings(&global));
         let inbound = inbound::serve(
@@ -128,9 +131,23 @@ impl Daemon {
         self.engine.finish_jobs().await;
         self.stop_tasks.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
+        self.engine.save_choices().await;
         self.kernel.stop(&self.engine)?;
         tracing::info!(target: "honk", "stopped");
         Ok(Exit::Success)
+    }
+}
+
+/// The groups with the choices of the process before.
+fn remembered(groups: GroupTable, dirs: &Dirs) -> GroupTable {
+    match state::choices::load(&dirs.choices()) {
+        Ok(stored) => choices::restore(groups, &stored),
+        Err(error) => {
+            let path = dirs.choices();
+            let path = path.display();
+            tracing::warn!(target: "honk::group", %error, %path, "stored choices are lost");
+            groups
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -21,6 +21,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     admission::Gatekeeper,
+    choices,
     kernel::{Kernel, KernelCounters, KernelError},
     notify::Heartbeats,
     registry::Registry,
@@ -32,6 +33,7 @@ use crate::{
     api::{doc::Rates, time},
     log,
     metrics::histogram::Histograms,
+    state,
 };
 
 /// Age up to which kernel counters are served again without reading the maps.
@@ -107,8 +109,10 @@ pub(crate) struct Parts {
     pub(crate) log: log::Handle,
     /// Largest number of flows listed at a time.
     pub(crate) capacity: usize,
-    /// `<runtime>/reload.json`; `None` in tests.
-    pub(crate) progress: Option<PathBuf>,
+    /// `<runtime>/reload.json`
+    pub(crate) progress: PathBuf,
+    /// `<state>/state/choices.json`
+    pub(crate) choices: PathBuf,
 }
 
 /// The daemon.
@@ -128,6 +132,10 @@ pub(crate) struct Engine {
     pub(super) log: log::Handle,
     /// Held by whoever publishes.
     pub(super) writer: tokio::sync::Mutex<()>,
+    /// Where choices are kept over a restart.
+    choices: PathBuf,
+    /// Choices differ from those in the file.
+    pub(super) unsaved: AtomicBool,
     phase: AtomicU8,
     gate: watch::Sender<u32>,
     /// Work that outlives the request or signal that asked for it: reloads.
@@ -175,6 +183,8 @@ impl Engine {
             current,
             log: parts.log,
             writer: tokio::sync::Mutex::default(),
+            choices: parts.choices,
+            unsaved: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Starting as u8),
             gate: watch::Sender::new(GATE_CLOSED),
             jobs: Mutex::default(),
@@ -317,6 +327,22 @@ impl Engine {
         }
         if let Some(groups) = groups {
             self.current.store(Arc::new(snapshot.with_groups(groups)));
+        }
+    }
+
+    /// Writes choices to the state directory when they have changed. The choice in memory is
+    /// what counts: a failure is told and costs nothing but the next start.
+    pub(crate) async fn save_choices(&self) {
+        if !self.unsaved.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let choices = choices::stored(&self.snapshot().groups);
+        let path = self.choices.clone();
+        let job = move || state::choices::save(&path, &choices);
+        let saved = tokio::task::spawn_blocking(job).await;
+        if let Err(error) = saved.unwrap_or_else(|e| Err(std::io::Error::other(e))) {
+            let path = self.choices.display();
+            tracing::warn!(target: "honk::group", %error, %path, "choices are not saved");
         }
     }
 

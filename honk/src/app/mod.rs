@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod bridge;
+mod choices;
 mod daemon;
 pub(crate) mod diag;
 pub(crate) mod engine;

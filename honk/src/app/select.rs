@@ -1,6 +1,10 @@
 //! Selection changes: published in userspace first, then in the kernel, then felt by flows.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use honk_common::outbound::STATE_DIRECT;
 use honk_policy::{
@@ -80,6 +84,7 @@ impl Engine {
         }
         let after = Arc::new(before.with_groups(table));
         self.current.store(Arc::clone(&after));
+        self.unsaved.store(true, Ordering::Relaxed);
         self.kernel.write_groups(&after.groups.slots())?;
         let interrupt = interrupts(&after, change);
         if interrupt && changed.udp && leaves_direct(&before.groups, &after.groups) {

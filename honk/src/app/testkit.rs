@@ -207,7 +207,8 @@ impl World {
             spec,
             log: log::Handle::inert(),
             capacity,
-            progress: Some(dir.join("reload.json")),
+            progress: dir.join("reload.json"),
+            choices: dir.join("state/choices.json"),
         });
         engine.open().unwrap();
         kernel.take();
@@ -226,6 +227,11 @@ impl World {
     /// The content of `reload.json`.
     pub(crate) fn progress(&self) -> String {
         fs::read_to_string(self.dir.join("reload.json")).unwrap_or_default()
+    }
+
+    /// Where choices are stored.
+    pub(crate) fn choices(&self) -> PathBuf {
+        self.dir.join("state/choices.json")
     }
 
     /// Kernel slot of a group.

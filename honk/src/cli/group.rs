@@ -221,9 +221,9 @@ fn member_id(group: &Group, member: &str, first: bool) -> Result<String, Failure
         [] => {
             let names: Vec<&str> = group.members.iter().map(|m| m.name.as_str()).collect();
             let text = format!(
-                "{} has no member {}; members: {}",
-                clean(&group.name),
+                "no such member {} in group {}; it has {}",
                 clean(member),
+                clean(&group.name),
                 clean(&names.join(", "))
             );
             Err(Failure::new(Exit::NotFound, "not_found", text).details(json!({"kind": "member"})))

@@ -81,7 +81,7 @@ async fn find(session: &Session, name: &str) -> Result<Node, Failure> {
     let nodes: Vec<Node> = lookup::all(&session.client, "/api/v1/nodes").await?;
     // A name means the first node declared with it, everywhere in honk.
     nodes.into_iter().find(|n| n.name == name).ok_or_else(|| {
-        let text = format!("no node is named {}", clean(name));
+        let text = format!("no such node: {}", clean(name));
         Failure::new(Exit::NotFound, "not_found", text).details(json!({ "kind": "node" }))
     })
 }

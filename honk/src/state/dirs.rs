@@ -89,6 +89,10 @@ impl Dirs {
         self.runtime.join("honk.pid")
     }
 
+    pub(crate) fn choices(&self) -> PathBuf {
+        self.state.join("state/choices.json")
+    }
+
     pub(crate) fn progress(&self) -> PathBuf {
         self.runtime.join("reload.json")
     }

@@ -4,6 +4,7 @@
 //! Decides paths and permissions. Does not decide when something is written: `app` and `cli`
 //! call in here.
 
+pub(crate) mod choices;
 pub(crate) mod dirs;
 pub(crate) mod file;
 pub(crate) mod geodata;

@@ -45,7 +45,7 @@ pub(crate) struct ReloadLog {
     pub(crate) dropped: AtomicU64,
     /// End of the last attempt and whether it was accepted.
     last: Mutex<(u64, bool)>,
-    progress: Option<PathBuf>,
+    progress: PathBuf,
     pub(super) histograms: Arc<Histograms>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Busy;
 impl ReloadLog {
     pub(in crate::app) fn new(
         first: &Snapshot,
-        progress: Option<PathBuf>,
+        progress: PathBuf,
         histograms: Arc<Histograms>,
     ) -> Self {
         let state = ReloadState {
@@ -148,7 +148,7 @@ impl ReloadLog {
     }
 
     fn save(&self, finished_at: Option<String>) {
-        let Some(path) = &self.progress else { return };
+        let path = &self.progress;
         let state = self.state();
         let progress = Progress {
             state: &state.state,

@@ -26,6 +26,7 @@ pub(crate) use self::log::{Busy, RESULTS, ReloadLog, TRIGGERS, Trigger};
 use self::log::{End, Ended, IN_FLIGHT};
 use super::{
     admission::is_builtin,
+    choices,
     diag::Findings,
     engine::{Engine, Phase},
     kernel::KernelError,
@@ -223,6 +224,9 @@ impl Engine {
         self.registry.retain(&names);
         self.gatekeeper.retain(&names);
         self.retain_changes(&names);
+        if choices::stored(&before.groups) != choices::stored(&next.groups) {
+            self.unsaved.store(true, Ordering::Relaxed);
+        }
         self.log.apply(&next.config.global.log_level);
         if let Some(carriers) = self.carriers() {
             carriers.update(&next.config.global);

@@ -1,0 +1,147 @@
+//! Choices of selectors on their way to the state directory and back.
+
+use honk_policy::{
+    group::{Group, GroupTable, Member, Scope},
+    id::{MemberId, Network},
+};
+
+use crate::state::choices::{Choices, Chosen, Record};
+
+/// What a table would have to be told again after a restart.
+pub(crate) fn stored(groups: &GroupTable) -> Choices {
+    let record = |g: &Group| {
+        let of = |network| g.chosen(network).and_then(|id| chosen(g, id));
+        Some((
+            g.name.to_string(),
+            Record::new(of(Network::Tcp), of(Network::Udp))?,
+        ))
+    };
+    groups.groups().filter_map(record).collect()
+}
+
+fn chosen(group: &Group, id: MemberId) -> Option<Chosen> {
+    let member = group.members.iter().find(|m| m.id() == id)?;
+    let tag = member.name().to_owned();
+    Some(match member {
+        Member::Node(node) => Chosen::Node {
+            id: node.id.0.to_string(),
+            tag,
+        },
+        Member::Group { .. } => Chosen::Group { tag },
+    })
+}
+
+/// The table with stored choices made again. Those whose group or member is gone are dropped.
+pub(crate) fn restore(mut groups: GroupTable, choices: &Choices) -> GroupTable {
+    for (name, record) in choices {
+        for (scope, wanted) in [(Scope::Tcp, &record.tcp), (Scope::Udp, &record.udp)] {
+            let Some(wanted) = wanted else { continue };
+            let group = groups.group_named(name);
+            let found = group.and_then(|g| Some((g.id, member(g, wanted)?)));
+            let made = found.and_then(|(id, member)| groups.choose(id, scope, member).ok());
+            match made {
+                Some(choice) => groups = choice.table,
+                None => tracing::info!(
+                    target: "honk::group",
+                    group = name,
+                    ?wanted,
+                    "a stored choice is gone"
+                ),
+            }
+        }
+    }
+    groups
+}
+
+/// By identity among the direct members, else the first of that name and kind.
+fn member(group: &Group, wanted: &Chosen) -> Option<MemberId> {
+    let mut members = group.members.iter();
+    let found = match wanted {
+        Chosen::Node { id, tag } => {
+            let nodes = || {
+                group
+                    .members
+                    .iter()
+                    .filter(|m| matches!(m, Member::Node(_)))
+            };
+            nodes()
+                .find(|m| m.id().uuid().to_string() == *id)
+                .or_else(|| nodes().find(|m| m.name() == tag))
+        }
+        Chosen::Group { tag } => {
+            members.find(|m| matches!(m, Member::Group { .. }) && m.name() == tag)
+        }
+    };
+    found.map(Member::id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{
+        select::Change,
+        testkit::{CONFIG, World},
+    };
+
+    async fn choose(world: &World, member: &str, scope: Scope) {
+        let snapshot = world.engine.snapshot();
+        let group = snapshot.groups.group_named("proxy").unwrap();
+        let change = Change {
+            group: group.id,
+            scope,
+            member: Some(group.member_named(member).unwrap().id()),
+            interrupt: None,
+        };
+        world.engine.select(change).await.unwrap();
+    }
+
+    fn leaves(groups: &GroupTable) -> [String; 2] {
+        let slot = groups.group_named("proxy").unwrap().slot;
+        let leaf = |n| groups.select(slot, n).unwrap().leaf.name.clone();
+        [leaf(Network::Tcp), leaf(Network::Udp)]
+    }
+
+    #[tokio::test]
+    async fn a_new_process_makes_the_same_choices() {
+        let world = World::new(CONFIG);
+        choose(&world, "b", Scope::Udp).await;
+        let choices = stored(&world.engine.snapshot().groups);
+        let other = World::new(CONFIG);
+        let groups = restore(other.engine.snapshot().groups.clone(), &choices);
+        assert_eq!(leaves(&groups), ["a", "b"]);
+        assert_eq!(stored(&groups), choices);
+    }
+
+    #[tokio::test]
+    async fn a_node_with_another_address_is_found_by_name_and_one_that_is_gone_is_not() {
+        let world = World::new(CONFIG);
+        choose(&world, "b", Scope::Both).await;
+        let choices = stored(&world.engine.snapshot().groups);
+        let moved = World::new(&CONFIG.replace("192.0.2.2", "192.0.2.99"));
+        let groups = restore(moved.engine.snapshot().groups.clone(), &choices);
+        assert_eq!(leaves(&groups), ["b", "b"]);
+        let gone = World::new(&CONFIG.replace("name(a, b)", "name(a)"));
+        let groups = restore(gone.engine.snapshot().groups.clone(), &choices);
+        assert_eq!(leaves(&groups), ["a", "a"]);
+        assert!(stored(&groups).is_empty());
+    }
+
+    #[tokio::test]
+    async fn changes_are_written_and_the_file_follows_a_reload() {
+        let world = World::new(CONFIG);
+        let read = || crate::state::choices::load(&world.choices()).unwrap();
+        world.engine.save_choices().await;
+        assert!(!world.choices().exists(), "nothing was chosen");
+        choose(&world, "b", Scope::Tcp).await;
+        world.engine.save_choices().await;
+        assert!(read()["proxy"].tcp.is_some() && read()["proxy"].udp.is_none());
+        world.edit(&CONFIG.replace("name(a, b)", "name(a)"));
+        world
+            .engine
+            .reload(crate::app::reload::Trigger::Api, false)
+            .await
+            .unwrap();
+        world.engine.save_choices().await;
+        assert!(read().is_empty());
+    }
+}
