@@ -330,3 +330,53 @@ fn merge(
     pairs.splice(0..0, merged);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_are_text_as_written() {
+        let yaml = "{a: 0123, b: 1e5, c: yes, d: null, e: 'null', f: , g: \"x\\ty\", h: 1.50}";
+        let tree = Tree::yaml(yaml).unwrap();
+        let text = |key| tree.text(key);
+        assert_eq!(text("a"), Some("0123"));
+        assert_eq!(text("b"), Some("1e5"));
+        assert_eq!(text("c"), Some("yes"));
+        assert_eq!(
+            (text("d"), text("e"), text("f")),
+            (None, Some("null"), None)
+        );
+        assert_eq!((text("g"), text("h")), (Some("x\ty"), Some("1.50")));
+        let tree =
+            Tree::json(r#"{"a": 443, "b": true, "c": null, "a": "last", "d": -1.5}"#).unwrap();
+        assert_eq!(tree.text("a"), Some("last"));
+        assert_eq!((tree.text("b"), tree.get("c")), (Some("true"), None));
+        assert_eq!(tree.text("d"), Some("-1.5"));
+    }
+
+    #[test]
+    fn merges_give_way_to_what_is_written() {
+        let yaml = "
+one: &one {a: 1, b: 1}
+two: &two {b: 2, c: 2}
+both: {<<: [*one, *two], c: 3}
+late: {a: 0, <<: *one}
+";
+        let tree = Tree::yaml(yaml).unwrap();
+        let text = |path: [&str; 2]| tree.at(&path).and_then(Tree::as_text);
+        assert_eq!(text(["both", "a"]), Some("1"));
+        assert_eq!(text(["both", "b"]), Some("1"));
+        assert_eq!(text(["both", "c"]), Some("3"));
+        assert_eq!(text(["late", "a"]), Some("0"));
+        assert_eq!(text(["late", "b"]), Some("1"));
+    }
+
+    #[test]
+    fn only_the_first_document_is_read() {
+        let tree = Tree::yaml("a: 1\n---\na: 2\n").unwrap();
+        assert_eq!(tree.text("a"), Some("1"));
+        assert_eq!(Tree::yaml(""), Ok(Tree::Null));
+        assert_eq!(Tree::json("{} x"), Err(Unreadable::Syntax));
+    }
+}

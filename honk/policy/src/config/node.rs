@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use honk_grammar::{
     ast::{Item, LinkItem, Span},
-    diag::Diagnostic,
+    diag::{Diagnostic, Severity},
 };
 
 use super::{
@@ -150,6 +150,11 @@ fn accept(
                 .related(first, "first declared here")
                 .about("node", &name),
         );
+    }
+    for note in &link.notes {
+        let message = format!("node `{}`: {note}", shortened(&name));
+        let finding = Diagnostic::new(Severity::Note, "", "node-link", Some(place), message);
+        report.push(finding.about("node", &name));
     }
     names.add_node(&name, place, enabled);
     if !link.protocol.built() {

@@ -691,3 +691,12 @@ fn process_names_have_sixteen_bytes() {
     let want = Test::ProcessName(vec![*b"sixteen-letters-", short]);
     assert_eq!(lines[0].conds[0].test, want);
 }
+
+#[test]
+fn what_a_link_says_twice_is_noted() {
+    let (config, findings, _) = lowered("node { a: 'socks5://h.example?secret=1&secret=2' }");
+    assert_eq!(config.map(|c| c.nodes.len()), Some(1));
+    let notes = findings.iter().filter(|f| f.slug == "node-link");
+    let notes: Vec<&str> = notes.map(|f| f.message.as_str()).collect();
+    assert_eq!(notes, ["node `a`: a key is repeated: the last value counts"]);
+}

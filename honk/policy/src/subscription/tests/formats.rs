@@ -354,3 +354,25 @@ fn a_written_format_is_not_guessed() {
         Err(BodyError::NoNodes { .. })
     ));
 }
+
+#[test]
+fn a_way_has_at_most_twelve_hops() {
+    let hop = |n: usize| {
+        let next = n + 1;
+        format!(
+            "- {{name: n{n}, type: socks5, server: h{n}.example, port: 1, dialer-proxy: n{next}}}\n"
+        )
+    };
+    let list: String = (1..13).map(hop).collect();
+    let end = "- {name: n13, type: socks5, server: end.example, port: 1, dialer-proxy: DIRECT}\n";
+    let body = read(&format!("proxies:\n{list}{end}"));
+    assert_eq!(body.members.len(), 12);
+    assert_eq!(names(&body)[0], "n2");
+    assert_eq!(
+        findings(&body),
+        [
+            "detour-unresolved subscription `tag`: detour target `n13` is more than 12 hops away; \
+          not used, so that nothing goes direct: n1"
+        ]
+    );
+}

@@ -392,6 +392,46 @@ fn chains() {
 }
 
 #[test]
+fn chains_are_whole_or_nothing() {
+    let hops = |n: usize| vec!["socks5://192.0.2.1:1#h"; n].join(" -> ");
+    assert_eq!(parse(&hops(12)).unwrap().name, ["h"; 12].join("->"));
+    assert!(matches!(parse(&hops(13)), Err(LinkError::Chain(_))));
+    for (chain, why) in [
+        (
+            "socks5://h.example -> foo://x",
+            "hop 2: unknown link scheme `foo`",
+        ),
+        (
+            "socks5://h.example#a->foo://x",
+            "hop 2: unknown link scheme `foo`",
+        ),
+        (
+            "wss://h.example -> socks5://h.example",
+            "hop 1: malformed `wss` link: a layer needs a protocol in front",
+        ),
+        (
+            "hy2://h.example -> http://p.example",
+            "hop 1: malformed `hy2` link: a hop runs over UDP, which the hops before it do not \
+             carry",
+        ),
+        (
+            "socks5://h.example -> hy2://h.example -> http://p.example",
+            "hop 2: malformed `hy2` link: a hop runs over UDP, which the hops before it do not \
+             carry",
+        ),
+        (
+            "trojan://p@h.example?security=none -> ws://h.example",
+            "hop 1: malformed `trojan` link: Trojan needs TLS",
+        ),
+    ] {
+        assert_eq!(parse(chain).unwrap_err().to_string(), why, "{chain}");
+    }
+    let covered = parse("trojan://p@h.example?security=none -> wss://h.example").unwrap();
+    assert!(covered.protocol.tcp() && !covered.protocol.built());
+    assert!(parse("hy2://h.example -> socks5://p.example").is_ok());
+}
+
+#[test]
 fn quic() {
     let hy = "hysteria2://user:pass@h.example:443,5000-5002/?sni=s.example";
     case(
