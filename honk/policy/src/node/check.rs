@@ -3,7 +3,7 @@
 //! A node that cannot be dialed as its author wrote it is no node: nothing is weakened to make it
 //! fit.
 
-use super::{Flow, Kind, Node, Proxy, Transport, VlessMode};
+use super::{Flow, Kind, Node, Plugin, Proxy, Transport, VlessMode};
 
 /// Hops of a path at most, the node itself included.
 const MAX_HOPS: usize = 12;
@@ -39,6 +39,9 @@ pub(crate) fn check(proxy: &Proxy) -> Result<(), Fault> {
     let wrong = |why| Err(Fault::Wrong(why));
     if matches!(proxy.transport, Transport::H2 { .. }) && proxy.tls.is_none() {
         return Err(Fault::Unsupported("transport `h2` without TLS".into()));
+    }
+    if requested(proxy).any(|text| text.chars().any(char::is_control)) {
+        return wrong("a path or host contains control characters");
     }
     match &proxy.kind {
         Kind::Vless(vless) => {
@@ -77,6 +80,38 @@ pub(crate) fn check(proxy: &Proxy) -> Result<(), Fault> {
         _ => {}
     }
     path(proxy)
+}
+
+/// Everything that is written into a request as it is.
+fn requested(proxy: &Proxy) -> impl Iterator<Item = &str> {
+    let mut texts: Vec<&str> = Vec::new();
+    match &proxy.transport {
+        Transport::Tcp => {}
+        Transport::Ws { path, host, .. } | Transport::HttpUpgrade { path, host, .. } => {
+            texts.push(path);
+            texts.extend(host.as_deref());
+        }
+        Transport::Grpc {
+            service, authority, ..
+        } => {
+            texts.push(service);
+            texts.extend(authority.as_deref());
+        }
+        Transport::H2 { path, hosts, .. } => {
+            texts.push(path);
+            texts.extend(hosts.iter().map(String::as_str));
+        }
+    }
+    match &proxy.kind {
+        Kind::SimpleObfs(obfs) => texts.extend([&*obfs.host, &*obfs.uri]),
+        Kind::Shadowsocks(ss) => match &ss.plugin {
+            Some(Plugin::Obfs(obfs)) => texts.extend([&*obfs.host, &*obfs.uri]),
+            Some(Plugin::V2ray { host, path, .. }) => texts.extend([&**host, &**path]),
+            Some(Plugin::ShadowTls { .. }) | None => {}
+        },
+        _ => {}
+    }
+    texts.into_iter()
 }
 
 /// Whether the layer next to a node encrypts.

@@ -175,6 +175,12 @@ fn parse_host(text: &str) -> Result<Host, &'static str> {
     if name.is_empty() {
         return Err("the host is missing");
     }
+    if name
+        .split('.')
+        .any(|label| label.is_empty() || label.len() > 63)
+    {
+        return Err("the host is not a name or address");
+    }
     // `192.0.2.1.` is an address to everyone who strips the dot.
     match name.parse::<Ipv4Addr>() {
         Ok(ip) => Ok(Host::Ip(IpAddr::V4(ip))),

@@ -698,5 +698,8 @@ fn what_a_link_says_twice_is_noted() {
     assert_eq!(config.map(|c| c.nodes.len()), Some(1));
     let notes = findings.iter().filter(|f| f.slug == "node-link");
     let notes: Vec<&str> = notes.map(|f| f.message.as_str()).collect();
-    assert_eq!(notes, ["node `a`: a key is repeated: the last value counts"]);
+    assert_eq!(
+        notes,
+        ["node `a`: a key is repeated: the last value counts"]
+    );
 }

@@ -7,9 +7,9 @@ use super::{
 use crate::{
     id::Secret,
     node::{
-        Fault, Kind, Pin, Plugin, Proxy, Shadowsocks, Sni, Tls, UdpOverTcp,
+        Fault, Kind, Plugin, Proxy, Shadowsocks, Sni, Tls, UdpOverTcp,
         fields::{Fields, Out},
-        text::{base64_text, display_name, percent_decode, percent_encode, to_base64url, to_hex},
+        text::{base64_text, display_name, percent_decode, percent_encode, to_base64url},
         url, value,
     },
 };
@@ -275,8 +275,10 @@ fn written(plugin: &Plugin) -> String {
             }
         }
         Plugin::ShadowTls { tls, password } => {
-            if let Sni::Name(name) = &tls.sni {
-                add("host", name);
+            match &tls.sni {
+                Sni::Name(name) => add("host", name),
+                // An address is never sent as a name.
+                Sni::Omit => add("host", "0.0.0.0"),
             }
             if !password.reveal().is_empty() {
                 add("password", password.reveal());
@@ -288,23 +290,14 @@ fn written(plugin: &Plugin) -> String {
     text
 }
 
-/// The part of TLS that plugins have options for.
+/// TLS of a plugin, but for the server name.
 fn tls_options(tls: &Tls, add: &mut impl FnMut(&str, &str)) {
-    if tls.insecure {
-        add("skip-cert-verify", "1");
-    }
-    if let Some(alpn) = &tls.alpn {
-        add("alpn", &alpn.join(","));
-    }
-    if let Some(fingerprint) = &tls.fingerprint {
-        add("fp", fingerprint);
-    }
-    let pins = tls.pins.iter().filter_map(|pin| match pin {
-        Pin::Leaf(pin) => Some(to_hex(pin)),
-        Pin::Chain(_) | Pin::Key(_) => None,
-    });
-    let pins: Vec<String> = pins.collect();
-    if !pins.is_empty() {
-        add("pinSHA256", &pins.join(","));
+    let mut out = Out::default();
+    let nowhere = crate::node::Host::Name(String::new());
+    stream::write_tls(tls, &nowhere, SNI, &mut out);
+    for (key, value) in &out.0 {
+        if !matches!(*key, "sni" | "disable_sni") {
+            add(key, value);
+        }
     }
 }

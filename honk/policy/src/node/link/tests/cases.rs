@@ -392,6 +392,43 @@ fn chains() {
 }
 
 #[test]
+fn requests_cannot_be_injected() {
+    for link in [
+        "trojan://p@h.example?type=ws&path=/%0d%0aX:%20y",
+        "trojan://p@h.example?type=ws&host=a%0d%0aX",
+        "trojan://p@h.example?type=grpc&authority=a%0a",
+        "trojan://p@h.example?type=h2&host=a,b%0ac",
+        "ss://YWVzLTI1Ni1nY206cA@h.example:1?plugin=obfs-local;obfs-host=a%0d%0a",
+        "ss://YWVzLTI1Ni1nY206cA@h.example:1?plugin=v2ray-plugin;path=/%0d%0a",
+        "socks5://h.example -> simpleobfs://h.example?uri=/%0d",
+    ] {
+        let error = parse(link).unwrap_err().to_string();
+        assert!(error.ends_with("contains control characters"), "{error}");
+    }
+    let headers = "%7B%22a%22:%22b%5Cr%5Cnx%22,%22c%20d%22:%22e%22,%22Host%22:%22h%22%7D";
+    let link = format!("trojan://p@h.example?type=ws&headers={headers}");
+    let node = Node::from(parse(&link).unwrap());
+    assert!(
+        !describe(&node)
+            .iter()
+            .any(|line| line.starts_with("header."))
+    );
+}
+
+#[test]
+fn hosts_have_no_empty_labels() {
+    for host in ["a..b", ".a", "a..", "192.0.2.1..", ".", &"a".repeat(64)] {
+        assert!(parse(&format!("trojan://p@{host}:1")).is_err(), "{host}");
+    }
+    case(0, "trojan://p@H.example.:1", Is(&["at=h.example:1"]));
+    case(
+        0,
+        "trojan://p@192.0.2.1.:1",
+        Is(&["at=192.0.2.1:1", "sni="]),
+    );
+}
+
+#[test]
 fn chains_are_whole_or_nothing() {
     let hops = |n: usize| vec!["socks5://192.0.2.1:1#h"; n].join(" -> ");
     assert_eq!(parse(&hops(12)).unwrap().name, ["h"; 12].join("->"));

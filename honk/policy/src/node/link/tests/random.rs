@@ -190,38 +190,22 @@ fn obfs() -> impl Strategy<Value = SimpleObfs> {
 }
 
 fn shadowsocks() -> BoxedStrategy<Shadowsocks> {
-    let plain = |tls: Tls| Tls {
-        ech: Ech::Off,
-        min_version: None,
-        max_version: None,
-        pins: tls
-            .pins
-            .into_iter()
-            .filter(|pin| matches!(pin, Pin::Leaf(_)))
-            .collect(),
-        ..tls
-    };
     let plugin = prop_oneof![
         obfs().prop_map(Plugin::Obfs),
         (option::of(tls()), host_name(), text(0..9), any::<bool>()).prop_map(
             move |(tls, host, path_text, mux)| Plugin::V2ray {
                 tls: tls.map(|tls| Box::new(Tls {
                     sni: Sni::Name(host.clone()),
-                    ..plain(tls)
+                    ..tls
                 })),
                 host,
                 path: path(&path_text).0,
                 mux,
             }
         ),
-        (tls(), host_name(), secret(0..9)).prop_map(move |(tls, host, password)| {
-            Plugin::ShadowTls {
-                tls: Box::new(Tls {
-                    sni: Sni::Name(host),
-                    ..plain(tls)
-                }),
-                password,
-            }
+        (tls(), secret(0..9)).prop_map(|(tls, password)| Plugin::ShadowTls {
+            tls: Box::new(tls),
+            password,
         }),
     ];
     let uot = prop_oneof![

@@ -1,0 +1,7 @@
+//! Subscription bodies read as `xray`.
+#![no_main]
+
+use honk_policy::subscription::Format;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| honk_fuzz::body(bytes, Format::Xray));
