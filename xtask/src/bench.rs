@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::{lab, peers, setup, sh};
+use crate::{bench_geo, lab, peers, setup, sh};
 
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, datapath, policy; all when none is named
+    /// direct, relay, datapath, policy, geo; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const CASES: [&str; 4] = ["direct", "relay", "datapath", "policy"];
+const CASES: [&str; 5] = ["direct", "relay", "datapath", "policy", "geo"];
 
 /// Runs the named cases.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -29,6 +29,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .find(|case| !CASES.contains(&case.as_str()))
     {
         bail!("unknown case `{bad}`; there are: {}", CASES.join(", "));
+    }
+    let in_lab: Vec<&String> = args.cases.iter().filter(|case| *case != "geo").collect();
+    if !args.cases.is_empty() && in_lab.is_empty() {
+        return bench_geo::run(args.json.as_deref(), bench_geo::Lines::Alone);
     }
     if !sh::is_root() {
         bail!("the benchmark makes network namespaces and loads kernel programs: run it as root");
@@ -41,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = lab::built(true)?;
     command
         .arg("bench")
-        .args(&args.cases)
+        .args(&in_lab)
         .env("HONK_PEERS", peers::folder());
     if args.quick {
         command.arg("--quick");
@@ -49,5 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(file) = &args.json {
         command.args(["--json", file]);
     }
-    Ok(sh::exit_code(sh::status(&mut command)?))
+    let lab = sh::status(&mut command)?;
+    if !wants("geo") || !lab.success() {
+        return Ok(sh::exit_code(lab));
+    }
+    bench_geo::run(args.json.as_deref(), bench_geo::Lines::AfterOthers)
 }

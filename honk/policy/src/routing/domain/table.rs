@@ -1,8 +1,9 @@
 //! Names and their parents to the conditions that list them: a frozen hash table.
 //!
 //! Keys stand in order of their hash, each at or after the place its hash points to, so a
-//! search ends at the first larger key, found or not. A key costs 16 bytes, 20 with the empty
-//! places. Which conditions want a name stands in a list that names in the same position share.
+//! search ends at the first larger key, found or not. A name costs 22 bytes: 16 for its key, the
+//! share of empty places, and one in the filter before the table. Which conditions want a name
+//! stands in a list that names in the same position share.
 
 use std::{collections::HashMap, mem::size_of_val};
 
@@ -14,9 +15,8 @@ pub(super) const WHOLE: u32 = 1;
 pub(super) const BELOW: u32 = 2;
 const USES: u32 = 2;
 
-const EMPTY: u64 = u64::MAX;
-/// Of 5 places, 4 are taken.
-const LOAD: (usize, usize) = (4, 5);
+/// Of 4 places, 3 are taken.
+const LOAD: (usize, usize) = (3, 4);
 /// Searches that wait for memory at the same time.
 const BATCH: usize = 8;
 /// Label counts above this share the last bit of the mask.
@@ -46,8 +46,8 @@ impl Builder {
         let places = names * LOAD.1 / LOAD.0 + 1;
         let mut table = Table {
             places,
-            places_taken: Vec::with_capacity(places + 32),
-            rest: Vec::with_capacity(places + 32),
+            slots: Vec::with_capacity(places + 32),
+            filter: Filter::for_names(names),
             lists: Vec::new(),
             pool: Vec::new(),
             labels: self.labels,
@@ -58,15 +58,17 @@ impl Builder {
             let list = lists.number(group.iter().map(|(_, used)| *used).collect());
             let place = table.place(key.place);
             table.fill(place);
-            table.places_taken.push(key.place);
-            table.rest.push((key.check, list));
+            table.filter.add(key.place);
+            table.slots.push(Slot {
+                place: key.place,
+                check: key.check,
+                list,
+            });
         }
         // Every search ends before the end.
         table.fill(places);
-        table.places_taken.push(EMPTY);
-        table.rest.push((0, 0));
-        table.places_taken.shrink_to_fit();
-        table.rest.shrink_to_fit();
+        table.slots.push(Slot::EMPTY);
+        table.slots.shrink_to_fit();
         (table.lists, table.pool) = lists.finish();
         table
     }
@@ -114,14 +116,67 @@ impl Lists {
 pub(super) struct Table {
     /// Places that hashes point to; a few more follow them.
     places: usize,
-    places_taken: Vec<u64>,
-    /// Check bits and list, looked at when the key fits.
-    rest: Vec<(u32, u32)>,
+    slots: Vec<Slot>,
+    filter: Filter,
     lists: Vec<[u32; 3]>,
     pool: Vec<u32>,
     /// Label counts that some name has.
     labels: u128,
     names: usize,
+}
+
+/// Key and list side by side: a hit takes one line of the cache.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    place: u64,
+    check: u32,
+    list: u32,
+}
+
+impl Slot {
+    const EMPTY: Self = Self {
+        place: u64::MAX,
+        check: 0,
+        list: 0,
+    };
+}
+
+/// Says of most keys that are not in the table that they are not. Eight bits a name, so that it
+/// stays in a cache the table is too large for: most parents of a name are in no list, and each
+/// would wait for memory to learn it.
+#[derive(Clone, Debug, Default)]
+struct Filter {
+    words: Vec<u64>,
+}
+
+impl Filter {
+    fn for_names(names: usize) -> Self {
+        Self {
+            words: vec![0; names.div_ceil(8)],
+        }
+    }
+
+    fn add(&mut self, hash: u64) {
+        let at = scaled(hash, self.words.len());
+        if let Some(word) = self.words.get_mut(at) {
+            *word |= bits(hash);
+        }
+    }
+
+    fn may_have(&self, hash: u64) -> bool {
+        let word = self.words.get(scaled(hash, self.words.len()));
+        word.is_some_and(|word| word & bits(hash) == bits(hash))
+    }
+}
+
+/// Two of 64 bits, by the low end of a hash; its high end says where.
+fn bits(hash: u64) -> u64 {
+    1 << (hash & 63) | 1 << (hash >> 6 & 63)
+}
+
+/// A number below `len`, in the order of the hashes.
+fn scaled(hash: u64, len: usize) -> usize {
+    ((u128::from(hash) * len as u128) >> 64) as usize
 }
 
 /// A search under way.
@@ -136,13 +191,12 @@ struct Search {
 
 impl Table {
     fn place(&self, hash: u64) -> usize {
-        (u128::from(hash) * self.places as u128 >> 64) as usize
+        scaled(hash, self.places)
     }
 
     fn fill(&mut self, up_to: usize) {
-        while self.places_taken.len() < up_to {
-            self.places_taken.push(EMPTY);
-            self.rest.push((0, 0));
+        if self.slots.len() < up_to {
+            self.slots.resize(up_to, Slot::EMPTY);
         }
     }
 
@@ -153,8 +207,8 @@ impl Table {
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&self.places_taken[..])
-            + size_of_val(&self.rest[..])
+        size_of_val(&self.slots[..])
+            + size_of_val(&self.filter.words[..])
             + size_of_val(&self.lists[..])
             + size_of_val(&self.pool[..])
     }
@@ -168,7 +222,7 @@ impl Table {
         let none = Search {
             key: Key { place: 0, check: 0 },
             at: 0,
-            first: EMPTY,
+            first: 0,
             whole: false,
         };
         let (mut batch, mut waiting) = ([none; BATCH], 0);
@@ -179,13 +233,14 @@ impl Table {
         for labels in 1.. {
             let dot = bytes[..left].iter().rposition(|b| *b == b'.');
             hash.label(&bytes[dot.map_or(0, |dot| dot + 1)..left]);
-            if self.labels >> labels.min(LABELS) & 1 == 1 {
+            let some = self.labels >> labels.min(LABELS) & 1 == 1;
+            if some && self.filter.may_have(hash.place()) {
                 let key = hash.key();
                 let at = self.place(key.place);
                 batch[waiting] = Search {
                     key,
                     at,
-                    first: self.places_taken[at],
+                    first: self.slots[at].place,
                     whole: dot.is_none(),
                 };
                 waiting += 1;
@@ -209,15 +264,15 @@ impl Table {
             let (mut at, mut found) = (search.at, search.first);
             while found < search.key.place {
                 at += 1;
-                found = self.places_taken[at];
+                found = self.slots[at].place;
             }
             while found == search.key.place {
-                let (check, list) = self.rest[at];
+                let Slot { check, list, .. } = self.slots[at];
                 if check == search.key.check {
                     return hit(self.list(list, search.whole));
                 }
                 at += 1;
-                found = self.places_taken[at];
+                found = self.slots[at].place;
             }
             false
         })
