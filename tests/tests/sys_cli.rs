@@ -78,7 +78,7 @@ fn wrong_names_have_their_own_exit_code() {
                 "{args:?}: {}: {text}",
                 output.status
             );
-            ensure!(text.contains("no such"), "{text}");
+            ensure!(text.contains("nobody"), "{text}");
         }
         Ok(())
     });
