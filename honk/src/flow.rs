@@ -38,17 +38,9 @@ pub(crate) struct NewFlow {
 pub(crate) struct Route {
     /// Node to dial through; `direct` dials the target from the gateway.
     pub(crate) leaf: Arc<Node>,
-    /// Outbound the rule named: a group, `direct` or `block`.
-    pub(crate) outbound: Arc<str>,
-    /// Group names from the outermost to the innermost; empty for built-ins.
-    pub(crate) path: Arc<[Arc<str>]>,
     /// Mark of the rule, ORed into the own mark of the dialed socket.
     pub(crate) mark: u32,
-    /// Index of the rule line.
-    pub(crate) rule: u16,
-    /// Verdict is final.
-    pub(crate) must: bool,
-    /// Keeps the flow listed until it is dropped.
+    /// Keeps the flow listed until it is dropped; its entry tells outbound, path and rule.
     pub(crate) guard: FlowGuard,
 }
 

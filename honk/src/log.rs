@@ -23,7 +23,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::api::time;
+use crate::clock;
 
 /// Levels in the order of [`counts`].
 pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
@@ -162,9 +162,9 @@ where
         event.record(&mut fields);
         let level = LEVELS[index(*meta.level())];
         let line = if self.0.json {
-            json_line(&time::now(), level, meta.target(), fields)
+            json_line(&clock::now(), level, meta.target(), fields)
         } else {
-            text_line(self.0, &time::now(), level, meta.target(), &fields)
+            text_line(self.0, &clock::now(), level, meta.target(), &fields)
         };
         writer.write_str(&line)
     }

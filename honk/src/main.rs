@@ -3,6 +3,7 @@
 mod api;
 mod app;
 mod cli;
+mod clock;
 mod datapath;
 mod flow;
 mod inbound;

@@ -14,16 +14,19 @@ use super::{
     Shared,
     doc::{ConfigInfo, Validation},
     error::ApiError,
-    query, time,
+    query,
 };
-use crate::app::source::{self, Purpose, Spec};
+use crate::{
+    app::source::{self, Purpose, Spec},
+    clock,
+};
 
 pub(super) async fn info(State(shared): State<Shared>) -> Json<ConfigInfo> {
     let snapshot = shared.engine.snapshot();
     Json(ConfigInfo {
         config_revision: snapshot.revision.to_string(),
         generation: snapshot.generation,
-        accepted_at: time::text(snapshot.accepted_ms),
+        accepted_at: clock::text(snapshot.accepted_ms),
         entry: shared.engine.spec.entry.display().to_string(),
     })
 }

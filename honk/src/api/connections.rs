@@ -16,7 +16,6 @@ use super::{
     doc::{CloseResult, Conn, Endpoint, Page, Rule},
     error::ApiError,
     query::{self, Paging, Params},
-    time,
 };
 use crate::{
     app::{
@@ -24,6 +23,7 @@ use crate::{
         registry::{Closed, REASONS, reason_index},
         snapshot::Snapshot,
     },
+    clock,
     flow::{CARRIERS, CloseReason, FlowEntry},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn list(
         let document = |(_, closed): &(u64, Closed)| {
             let mut conn = document(&snapshot, boot, &closed.entry);
             conn.state = "closed".to_owned();
-            conn.closed_at = Some(time::text(closed.at_ms));
+            conn.closed_at = Some(clock::text(closed.at_ms));
             conn.reason = Some(REASONS[reason_index(closed.reason)].to_owned());
             conn
         };
@@ -150,7 +150,7 @@ fn document(snapshot: &Snapshot, boot: u64, flow: &FlowEntry) -> Conn {
         node_id: flow.leaf.0.to_string(),
         up_bytes: flow.counters.up.load(Ordering::Relaxed),
         down_bytes: flow.counters.down.load(Ordering::Relaxed),
-        started_at: time::text(flow.started_ms),
+        started_at: clock::text(flow.started_ms),
         generation: flow.generation,
         carrier: carrier.to_owned(),
         closed_at: None,
@@ -228,7 +228,7 @@ impl Wanted {
             let up = flow.counters.up.load(Ordering::Relaxed);
             up.saturating_add(flow.counters.down.load(Ordering::Relaxed))
         };
-        let age = || time::now_ms().saturating_sub(flow.started_ms) / 1000;
+        let age = || clock::now_ms().saturating_sub(flow.started_ms) / 1000;
         let network = |n: &String| n == flow.flow.network.name();
         let group = |g: &String| *g == *flow.outbound || flow.path.iter().any(|p| **p == **g);
         let node = |n: &String| *n == *flow.leaf_name || *n == flow.leaf.0.to_string();

@@ -226,6 +226,7 @@ fn flows(engine: &Engine, page: &mut Page) {
         for (stat, value) in carriers.relay_stats() {
             page.count(&names::RELAY_STATS, &[stat], value);
         }
+        page.count(&names::RELAY_PIPES, &[], carriers.pipes() as u64);
         datagrams(&carriers.datagrams(), page);
         dials(&carriers.dials(), page);
     }
@@ -233,6 +234,8 @@ fn flows(engine: &Engine, page: &mut Page) {
 
 fn datagrams(udp: &Datagrams, page: &mut Page) {
     page.count(&names::UDP_ENDPOINTS, &[], udp.flows as u64);
+    page.count(&names::UDP_TUNNELS, &[], udp.tunnels as u64);
+    page.count(&names::UDP_REPLY_SOCKETS, &[], udp.reply_sockets as u64);
     page.count(&names::UDP_LOOKUPS, &["hit"], udp.hits);
     page.count(&names::UDP_LOOKUPS, &["miss"], udp.misses);
     page.count(&names::UDP_DATAGRAMS, &["received"], udp.received);

@@ -16,7 +16,6 @@ mod query;
 mod reload;
 pub(crate) mod server;
 mod status;
-pub(crate) mod time;
 
 #[cfg(test)]
 mod tests;

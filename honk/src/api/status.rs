@@ -14,7 +14,6 @@ use serde_json::json;
 use super::{
     Shared,
     doc::{Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
-    time,
 };
 use crate::{
     app::{
@@ -22,6 +21,7 @@ use crate::{
         kernel::Interface,
     },
     cli::version,
+    clock,
     metrics::process,
 };
 
@@ -53,8 +53,8 @@ pub(super) async fn discovery(State(shared): State<Shared>) -> Json<Discovery> {
         config_revision: snapshot.revision.to_string(),
         features: vec!["metrics".to_owned()],
         links: LINKS.map(str::to_owned).to_vec(),
-        started_at: time::text(engine.started_ms),
-        now: time::now(),
+        started_at: clock::text(engine.started_ms),
+        now: clock::now(),
     })
 }
 

@@ -29,7 +29,7 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    api::time,
+    clock,
     flow::{
         Admission, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, NewFlow, Refusal, Route,
     },
@@ -200,7 +200,6 @@ impl Gatekeeper {
         if selected.source == Source::Final {
             self.count_unselected(outbound, flow.network, "final");
         }
-        let outbound = Arc::clone(outbound);
         if selected.leaf.protocol == Protocol::Block {
             return Err(Refusal::Blocked);
         }
@@ -208,14 +207,14 @@ impl Gatekeeper {
         let entry = Arc::new(FlowEntry {
             id,
             flow: *flow,
-            outbound: Arc::clone(&outbound),
+            outbound: Arc::clone(outbound),
             path: Arc::clone(&selected.path),
             leaf: selected.leaf.id,
             leaf_name: selected.leaf.name.as_str().into(),
             rule: verdict.rule,
             must: verdict.must,
             generation: snapshot.generation,
-            started_ms: time::now_ms(),
+            started_ms: clock::now_ms(),
             counters: FlowCounters::default(),
             carrier: AtomicU8::new(0),
             cancel: Cancel::default(),
@@ -230,11 +229,7 @@ impl Gatekeeper {
         log(&snapshot, &entry);
         Ok(Route {
             leaf: Arc::clone(&selected.leaf),
-            outbound,
-            path: Arc::clone(&selected.path),
             mark: verdict.mark,
-            rule: verdict.rule,
-            must: verdict.must,
             guard,
         })
     }
@@ -321,6 +316,10 @@ mod tests {
         world.engine.gatekeeper.admit(flow)
     }
 
+    fn outbound(route: &Route) -> &str {
+        &route.guard.entry.outbound
+    }
+
     fn misses(world: &World) -> u64 {
         world
             .engine
@@ -338,7 +337,11 @@ mod tests {
         world.kernel.decide(&flow, world.slot("proxy"), 3);
         let route = admit(&world, &flow).unwrap();
         assert_eq!(
-            (route.leaf.name.as_str(), &*route.outbound, route.rule),
+            (
+                route.leaf.name.as_str(),
+                outbound(&route),
+                route.guard.entry.rule
+            ),
             ("a", "proxy", 3)
         );
         let key = key_of(&flow);
@@ -354,7 +357,7 @@ mod tests {
     fn a_flow_without_entry_goes_through_the_rules_and_is_counted() {
         let world = World::new(CONFIG);
         let route = admit(&world, &flow(Tcp, "203.0.113.1:8443")).unwrap();
-        assert_eq!((route.leaf.name.as_str(), &*route.outbound), ("c", "c"));
+        assert_eq!((route.leaf.name.as_str(), outbound(&route)), ("c", "c"));
         assert_eq!(misses(&world), 1);
     }
 
@@ -362,9 +365,11 @@ mod tests {
     fn control_means_that_userspace_evaluates_the_rules() {
         let world = World::new(CONFIG);
         let flow = flow(Udp, "10.1.1.1:9000");
-        world.kernel.decide(&flow, outbound::CONTROL, 0);
+        world
+            .kernel
+            .decide(&flow, outbound::CONTROL, 0);
         let route = admit(&world, &flow).unwrap();
-        assert_eq!((&*route.outbound, route.rule), ("direct", 0));
+        assert_eq!((outbound(&route), route.guard.entry.rule), ("direct", 0));
         assert_eq!(misses(&world), 0);
     }
 
@@ -372,7 +377,7 @@ mod tests {
     fn dns_follows_its_rules_and_the_gateways_own_resolver_is_asked_directly() {
         let world = World::new(CONFIG);
         let route = admit(&world, &flow(Udp, "203.0.113.53:53")).unwrap();
-        assert_eq!(&*route.outbound, "proxy");
+        assert_eq!(outbound(&route), "proxy");
         drop(route);
         assert_eq!(
             world.kernel.take(),
@@ -381,7 +386,7 @@ mod tests {
         );
         *world.kernel.local.lock().unwrap() = vec!["203.0.113.53".parse().unwrap()];
         let route = admit(&world, &flow(Udp, "203.0.113.53:53")).unwrap();
-        assert_eq!((&*route.outbound, &*route.leaf.name), ("direct", "direct"));
+        assert_eq!((outbound(&route), &*route.leaf.name), ("direct", "direct"));
         assert_eq!(misses(&world), 0);
     }
 
@@ -426,7 +431,7 @@ mod tests {
         let world = World::new(&config);
         let route = admit(&world, &flow(Udp, "203.0.113.1:443")).unwrap();
         assert_eq!(
-            (route.leaf.name.as_str(), &*route.outbound),
+            (route.leaf.name.as_str(), outbound(&route)),
             ("direct", "proxy")
         );
         let counted = world.engine.gatekeeper.unselected();

@@ -146,11 +146,17 @@ impl Carriers for Rooms {
         ]
     }
 
+    fn pipes(&self) -> usize {
+        self.inbound.counters().pipes
+    }
+
     fn datagrams(&self) -> Datagrams {
         let udp = self.inbound.counters().udp;
         let c = udp.counts;
         Datagrams {
             flows: udp.flows,
+            tunnels: udp.tunnels,
+            reply_sockets: udp.reply_sockets,
             hits: c.hits,
             misses: c.misses,
             received: c.received,

@@ -29,12 +29,7 @@ use super::{
     snapshot::Snapshot,
     source::Spec,
 };
-use crate::{
-    api::{doc::Rates, time},
-    log,
-    metrics::histogram::Histograms,
-    state,
-};
+use crate::{api::doc::Rates, clock, log, metrics::histogram::Histograms, state};
 
 /// Age up to which kernel counters are served again without reading the maps.
 const COUNTER_AGE: Duration = Duration::from_secs(1);
@@ -48,6 +43,8 @@ const SLOT_REST: Duration = Duration::from_secs(600);
 pub(crate) trait Carriers: Send + Sync + std::fmt::Debug + 'static {
     /// Counters of TCP listeners and relays.
     fn relay_stats(&self) -> Vec<(&'static str, u64)>;
+    /// Pipes in use by TCP relays.
+    fn pipes(&self) -> usize;
     /// Counters of the UDP side.
     fn datagrams(&self) -> Datagrams;
     /// Counters of the dialer.
@@ -60,6 +57,8 @@ pub(crate) trait Carriers: Send + Sync + std::fmt::Debug + 'static {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagrams {
     pub(crate) flows: usize,
+    pub(crate) tunnels: usize,
+    pub(crate) reply_sockets: usize,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) received: u64,
@@ -177,7 +176,7 @@ impl Engine {
             spec: parts.spec,
             reloads,
             beats: Heartbeats::new(now),
-            started_ms: time::now_ms(),
+            started_ms: clock::now_ms(),
             started: now,
             changes: Mutex::default(),
             current,
@@ -300,7 +299,7 @@ impl Engine {
             return;
         };
         let snapshot = self.snapshot();
-        let age = time::now_ms().saturating_sub(snapshot.accepted_ms);
+        let age = clock::now_ms().saturating_sub(snapshot.accepted_ms);
         let old = Duration::from_millis(age) >= FADE;
         if old && snapshot.fading.is_some() {
             self.current.store(Arc::new(snapshot.settled()));

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::kernel::Kernel;
 use crate::{
-    api::time,
+    clock,
     flow::{CloseReason, FlowEntry, FlowSink, NewFlow},
     metrics::histogram::Histograms,
 };
@@ -323,7 +323,7 @@ impl FlowSink for Registry {
         stats.up.fetch_add(up, Ordering::Relaxed);
         stats.down.fetch_add(down, Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Relaxed);
-        let now = time::now_ms();
+        let now = clock::now_ms();
         let life = now.saturating_sub(entry.started_ms);
         self.histograms.flow(entry.flow.network, life, up, down);
         tracing::trace!(target: "honk::route", flow = entry.id, ?reason, up, down, "flow ended");

@@ -16,7 +16,7 @@ use super::{
     diag::{Findings, Tally},
     source::Candidate,
 };
-use crate::api::{doc::Diag, time};
+use crate::{api::doc::Diag, clock};
 
 /// One generation, with the selections of the moment.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Snapshot {
         Self {
             generation,
             revision: candidate.revision.into(),
-            accepted_ms: time::now_ms(),
+            accepted_ms: clock::now_ms(),
             oracle: Arc::new(Oracle::new(&candidate.rules)),
             rules: Arc::new(candidate.rules),
             config: Arc::new(candidate.config),

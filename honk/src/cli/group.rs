@@ -202,7 +202,19 @@ async fn find(session: &Session, name: &str) -> Result<Group, Failure> {
     } else {
         format!("/api/v1/groups/by-name/{}", lookup::encode(name))
     };
-    session.client.get(&path).await
+    session.client.get(&path).await.map_err(|failure| {
+        if failure.exit != Exit::NotFound {
+            return failure;
+        }
+        let text = format!(
+            "no such group: {}; `honk group list` shows all",
+            clean(name)
+        );
+        Failure {
+            message: text,
+            ..failure
+        }
+    })
 }
 
 /// The id of a direct member. Two of the same name are two different servers, so a name alone

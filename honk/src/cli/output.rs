@@ -9,7 +9,7 @@ use super::{
     args::{Color, Global},
     exit::Failure,
 };
-use crate::{api::time, state::dirs::Env};
+use crate::{clock, state::dirs::Env};
 
 /// Style of one invocation.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Output {
 fn wrap(schema: &str, data: &impl Serialize, warnings: &[impl Serialize]) -> Value {
     json!({
         "schema": format!("honk.{schema}"),
-        "generated_at": time::now(),
+        "generated_at": clock::now(),
         "data": data,
         "warnings": warnings,
     })

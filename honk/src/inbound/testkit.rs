@@ -102,11 +102,7 @@ impl World {
         self.live.lock().unwrap().push(Arc::clone(&entry));
         Route {
             leaf,
-            outbound: "test".into(),
-            path: Arc::new([]),
             mark: 0,
-            rule: 0,
-            must: false,
             guard: FlowGuard::new(entry, Arc::clone(self) as Arc<dyn FlowSink>),
         }
     }

@@ -101,6 +101,12 @@ families! {
         "Bytes that userspace carried.";
     RELAY_STATS Counter "honk_relay_stat_total" ["stat"]
         "Counters of the TCP listeners and relays.";
+    RELAY_PIPES Gauge "honk_relay_pipes" []
+        "Pipes that splice proxied TCP flows now.";
+    UDP_TUNNELS Gauge "honk_udp_tunnels" []
+        "UDP tunnels through nodes that are open now.";
+    UDP_REPLY_SOCKETS Gauge "honk_udp_reply_sockets" []
+        "Sockets open for replies with a foreign source address.";
     UDP_ENDPOINTS Gauge "honk_udp_endpoints" []
         "UDP flows that userspace carries now.";
     UDP_LOOKUPS Counter "honk_udp_endpoint_lookups_total" ["result"]

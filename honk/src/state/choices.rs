@@ -77,7 +77,7 @@ pub(crate) fn save(path: &Path, choices: &Choices) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(choices)?;
     text.push(b'\n');
     file::replace(path, &text, 0o600)?;
-    let dir = path.parent().unwrap_or(Path::new("."));
+    let dir = path.parent().unwrap_or_else(|| Path::new("."));
     OpenOptions::new().read(true).open(path)?.sync_all()?;
     OpenOptions::new().read(true).open(dir)?.sync_all()
 }

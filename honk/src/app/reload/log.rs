@@ -12,10 +12,8 @@ use tokio::sync::watch;
 
 use super::super::snapshot::Snapshot;
 use crate::{
-    api::{
-        doc::{Diag, ReloadState},
-        time,
-    },
+    api::doc::{Diag, ReloadState},
+    clock,
     metrics::histogram::Histograms,
     state::progress::Progress,
 };
@@ -77,7 +75,7 @@ impl ReloadLog {
             in_flight: AtomicU8::new(0),
             counts: Default::default(),
             dropped: AtomicU64::new(0),
-            last: Mutex::new((time::now_ms(), true)),
+            last: Mutex::new((clock::now_ms(), true)),
             progress,
             histograms,
         }
@@ -91,7 +89,7 @@ impl ReloadLog {
     pub(crate) fn aged(&self, mut state: ReloadState) -> ReloadState {
         let (ended_ms, _) = self.last();
         state.age_ms = (state.sequence > 0 && state.state != "running")
-            .then(|| time::now_ms().saturating_sub(ended_ms));
+            .then(|| clock::now_ms().saturating_sub(ended_ms));
         state
     }
 
@@ -118,7 +116,7 @@ impl ReloadLog {
         self.state.send_modify(|s| {
             s.state = "running".to_owned();
             s.sequence += 1;
-            s.started_at = Some(time::now());
+            s.started_at = Some(clock::now());
             s.duration_ms = None;
             s.changed.clear();
             s.diagnostics.clear();
@@ -131,7 +129,7 @@ impl ReloadLog {
         let counts = &self.counts[trigger as usize][end.result as usize];
         counts.fetch_add(1, Ordering::Relaxed);
         let applied = end.result == Ended::Applied;
-        let last = (time::now_ms(), applied);
+        let last = (clock::now_ms(), applied);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         self.state.send_modify(|s| {
             let name = if applied { "done" } else { "rejected" };
@@ -144,7 +142,7 @@ impl ReloadLog {
             s.diagnostics = end.diagnostics.clone();
             s.message = end.message.clone();
         });
-        self.save(Some(time::now()));
+        self.save(Some(clock::now()));
     }
 
     fn save(&self, finished_at: Option<String>) {

@@ -102,7 +102,10 @@ async fn flows_decided_under_the_old_rules_still_find_a_group_that_is_gone() {
     let late = flow(Network::Tcp, "203.0.113.1:80");
     world.kernel.decide(&late, slot, 3);
     let route = world.engine.gatekeeper.admit(&late).unwrap();
-    assert_eq!((&*route.outbound, route.leaf.name.as_str()), ("proxy", "a"));
+    assert_eq!(
+        (&*route.guard.entry.outbound, route.leaf.name.as_str()),
+        ("proxy", "a")
+    );
 }
 
 #[tokio::test]

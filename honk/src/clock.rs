@@ -1,4 +1,4 @@
-//! `Ts`: RFC 3339 in UTC with milliseconds.
+//! `Ts`: points in time as the interfaces write them, RFC 3339 in UTC with milliseconds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
