@@ -14,6 +14,9 @@ pub const SNI_STRICT: u32 = 1 << 2;
 pub const REINJECT: u32 = 1 << 3;
 pub const WAN_PNAME: u32 = 1 << 4;
 pub const AMBIG_USER: u32 = 1 << 5;
+/// No DNS module answers: port 53 of the gateway's own addresses is a local service like any
+/// other, and its resolver sees its clients.
+pub const DNS_LOCAL: u32 = 1 << 6;
 
 /// `Param::features` bits.
 pub const FEATURE_REDIRECT_PEER: u32 = 1;

@@ -21,7 +21,7 @@ use crate::{
     packet::{Kind, Packet, parse},
     refuse::refuse,
     route::generation,
-    special::{is_local, is_special},
+    special::{dns_is_local, is_local, is_special},
     stats::{count, sent},
     verdict::{NEXT, QUIET, SHOT, Verdict},
 };
@@ -121,7 +121,7 @@ fn decide<const L2: bool>(
         count(Stat::SpecialPass);
         return Verdict::PASS;
     }
-    if !dns && is_local(p) {
+    if (!dns || dns_is_local()) && is_local(p) {
         count(Stat::LocalPass);
         return Verdict::PASS;
     }

@@ -1,8 +1,11 @@
 //! Traffic that is never classified, and traffic for the gateway itself.
 
-use honk_common::key::PROTO_UDP;
+use honk_common::{key::PROTO_UDP, param::DNS_LOCAL};
 
-use crate::{maps::LOCAL_ADDR, packet::Packet};
+use crate::{
+    maps::{FLAGS, LOCAL_ADDR},
+    packet::Packet,
+};
 
 /// Addresses no route leads to, multicast, and DHCP. Queries to port 53 are exempt but for
 /// multicast: clients may ask any address, the router's link-local one included.
@@ -39,6 +42,12 @@ pub fn is_special(p: &Packet, dns: bool) -> bool {
 #[inline(always)]
 pub fn is_local(p: &Packet) -> bool {
     LOCAL_ADDR.get_ptr(&p.key.dst).is_some()
+}
+
+/// Whether queries to the gateway belong to its own resolver.
+#[inline(always)]
+pub fn dns_is_local() -> bool {
+    FLAGS.get(0).copied().unwrap_or(0) & DNS_LOCAL != 0
 }
 
 const LINK_LOCAL_V4: u32 = 0xa9fe;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_common::param::{GATE_CLOSED, OFFLOAD_DIRECT};
+use honk_common::param::{DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT};
 use honk_policy::{config::OnCrash, group::GroupTable};
 use tokio::{sync::watch, task::JoinSet};
 
@@ -155,7 +155,7 @@ fn remembered(groups: GroupTable, dirs: &Dirs) -> GroupTable {
 fn publish(datapath: &Datapath, candidate: &Candidate) -> Result<(), datapath::Error> {
     datapath.commit(&candidate.tables)?;
     datapath.write_groups(&candidate.groups.slots())?;
-    datapath.set_flags(OFFLOAD_DIRECT)
+    datapath.set_flags(OFFLOAD_DIRECT | DNS_LOCAL)
 }
 
 fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {

@@ -3,7 +3,7 @@
 use honk_common::counter::Stat;
 use honk_common::key::to_bytes;
 use honk_common::outbound::{BLOCK, CONTROL, DIRECT};
-use honk_common::param::OFFLOAD_ALL;
+use honk_common::param::{DNS_LOCAL, OFFLOAD_ALL, OFFLOAD_DIRECT};
 use honk_tests::kernel::packet::{ACK, SYN, tcp, udp};
 use honk_tests::kernel::{NEXT, REDIRECT, SHOT};
 
@@ -78,6 +78,22 @@ fn queries_to_the_gateway_and_to_link_local_are_taken_but_not_multicast() {
     assert_eq!(lan(&rig, &udp("[fe80::2]:4000", "[fe80::1]:53")), REDIRECT);
     assert_eq!(lan(&rig, &udp(CLIENT, "224.0.0.1:53")), NEXT);
     assert_eq!(lan(&rig, &udp(CLIENT6, "[ff02::1]:53")), NEXT);
+}
+
+#[test]
+fn without_a_dns_module_queries_to_the_gateway_are_its_own() {
+    let mut rig = rig!();
+    install_all(&mut rig, BLOCK);
+    rig.put("FLAGS", &0u32, &(OFFLOAD_DIRECT | DNS_LOCAL));
+    rig.put_raw(
+        "LOCAL_ADDR",
+        &to_bytes("10.66.0.1".parse().unwrap()),
+        &[1, 0, 0, 0],
+    );
+    assert_eq!(lan(&rig, &udp(CLIENT, "10.66.0.1:53")), NEXT);
+    assert_eq!(lan(&rig, &tcp(CLIENT, "10.66.0.1:53", SYN)), NEXT);
+    assert_eq!(lan(&rig, &udp(CLIENT, SERVER)), REDIRECT);
+    assert_eq!(rig.stat(Stat::LocalPass), 2);
 }
 
 #[test]
