@@ -1,9 +1,7 @@
 //! A hash of names that grows label by label from the right.
 //!
-//! One walk over a name gives the hash of the name and of every parent. 96 bits are kept, so
-//! two of a million names meet with a chance of 2^-56 and a foreign name meets one of them with
-//! 2^-76: less than a bit flips in memory. That is why tables keep hashes and no texts. The
-//! constants are arbitrary odd numbers and part of no file.
+//! One walk over a name gives the hash of the name and of every parent: 128 bits in two parts.
+//! The constants are arbitrary odd numbers and part of no file.
 
 const BODY: [u64; 2] = [0x9e6c_63d0_676a_9a99, 0xd36f_f5b7_0e4d_1c2f];
 const TAIL: [u64; 2] = [0xa24b_aed4_963e_e407, 0x8cb9_2ba7_2f3d_8dd7];
@@ -16,11 +14,11 @@ pub(super) struct NameHash {
     b: u64,
 }
 
-/// What a table keeps of a hash: order and place, and the bits that confirm it.
+/// A finished hash: where to look, and what confirms that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) place: u64,
-    pub(super) check: u32,
+    pub(super) check: u64,
 }
 
 impl NameHash {
@@ -54,13 +52,11 @@ impl NameHash {
 
     /// The first part of the key, enough to know most strangers.
     pub(super) fn place(self) -> u64 {
-        let place = fold(self.a ^ self.b.rotate_left(17), LAST[0]);
-        // The highest number marks empty places.
-        place.min(u64::MAX - 1)
+        fold(self.a ^ self.b.rotate_left(17), LAST[0])
     }
 
-    fn check(self) -> u32 {
-        (fold(self.b ^ self.a.rotate_left(41), LAST[1]) >> 32) as u32
+    fn check(self) -> u64 {
+        fold(self.b ^ self.a.rotate_left(41), LAST[1])
     }
 
     /// The key of a whole name and its number of labels.
@@ -142,17 +138,16 @@ mod tests {
         let keys: Vec<Key> = (0..100_000)
             .map(|n| NameHash::of(&format!("d{n}.example")).0)
             .collect();
-        for bit in 0..64 {
-            let ones = keys.iter().filter(|k| k.place >> bit & 1 == 1).count();
-            assert!((49_000..51_000).contains(&ones), "place {bit}: {ones}");
+        let parts: [fn(&Key) -> u64; 2] = [|k| k.place, |k| k.check];
+        for part in parts {
+            for bit in 0..64 {
+                let ones = keys.iter().filter(|k| part(k) >> bit & 1 == 1).count();
+                assert!((49_000..51_000).contains(&ones), "{bit}: {ones}");
+            }
+            for half in [0, 32] {
+                let halves = keys.iter().map(|k| (part(k) >> half) as u32);
+                assert!(halves.collect::<HashSet<_>>().len() > keys.len() - 12);
+            }
         }
-        for bit in 0..32 {
-            let ones = keys.iter().filter(|k| k.check >> bit & 1 == 1).count();
-            assert!((49_000..51_000).contains(&ones), "check {bit}: {ones}");
-        }
-        let distinct = |part: fn(&Key) -> u32| keys.iter().map(part).collect::<HashSet<_>>().len();
-        assert!(distinct(|k| k.check) > keys.len() - 12);
-        assert!(distinct(|k| (k.place >> 32) as u32) > keys.len() - 12);
-        assert!(distinct(|k| k.place as u32) > keys.len() - 12);
     }
 }
