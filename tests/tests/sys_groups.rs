@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
+use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::load::Load;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
@@ -162,6 +163,20 @@ fn every_upstream_fault_is_contained() {
         up1.faults().set(Fault::None);
         ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
         ensure!(scene.leaked(PROXIED)? == 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_choice_survives_a_restart() {
+    play("a_choice_survives_a_restart", |scene| {
+        let honk = scene.honk()?;
+        honk.home.must(&["group", "select", "proxy", "up2"])?;
+        let home = honk.home.clone();
+        ensure!(honk.stop()?.success());
+        let _honk = Honk::start_in(home)?;
+        let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip();
+        ensure!(seen == addr::HP2, "after the restart the origin saw {seen}");
         Ok(())
     });
 }
