@@ -365,9 +365,7 @@ mod tests {
     fn control_means_that_userspace_evaluates_the_rules() {
         let world = World::new(CONFIG);
         let flow = flow(Udp, "10.1.1.1:9000");
-        world
-            .kernel
-            .decide(&flow, outbound::CONTROL, 0);
+        world.kernel.decide(&flow, outbound::CONTROL, 0);
         let route = admit(&world, &flow).unwrap();
         assert_eq!((outbound(&route), route.guard.entry.rule), ("direct", 0));
         assert_eq!(misses(&world), 0);

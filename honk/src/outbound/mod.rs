@@ -194,7 +194,10 @@ impl Dialer {
                     Known::Nothing => Err(resolve_error("the name has no address")),
                 }
             }
-            Err(resolve::ResolveError::Timeout) => Err(DialError::timeout(Stage::Resolve)),
+            Err(error) if error.is_timeout() => {
+                let class = Class::Timeout(Stage::Resolve);
+                Err(DialError::new(class, error.to_string()))
+            }
             Err(error) => Err(resolve_error(error.to_string())),
         }
     }

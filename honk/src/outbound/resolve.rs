@@ -1,12 +1,13 @@
 //! Names of node servers to addresses, through the bootstrap resolvers only.
 //!
 //! `/etc/resolv.conf` is never read: it may point back to this gateway. Answers are cached
-//! for their TTL within limits; a failed refresh keeps the last good addresses.
+//! for their TTL within limits; a failed refresh keeps the last good addresses. Names under
+//! `localhost` are this machine and are never asked for (RFC 6761).
 
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -41,10 +42,29 @@ pub(crate) enum ResolveError {
     NoAddress,
     #[error(transparent)]
     Dns(#[from] dns::Error),
-    #[error("no bootstrap resolver answered in time")]
+    /// One resolver was silent.
+    #[error("no answer in time")]
     Timeout,
-    #[error("the bootstrap resolvers cannot be reached: {0}")]
+    /// One resolver cannot be reached.
+    #[error(transparent)]
     Io(Arc<io::Error>),
+    /// None of them answered; the cause is that of the last one.
+    #[error("no resolver answered ({cause}); asked {asked}; set global.bootstrap_resolver")]
+    Unanswered {
+        asked: String,
+        cause: Box<ResolveError>,
+    },
+}
+
+impl ResolveError {
+    /// Whether waiting was all that went wrong.
+    pub(crate) fn is_timeout(&self) -> bool {
+        match self {
+            Self::Timeout => true,
+            Self::Unanswered { cause, .. } => cause.is_timeout(),
+            Self::NoResolver | Self::NoAddress | Self::Dns(_) | Self::Io(_) => false,
+        }
+    }
 }
 
 /// Addresses of a name, IPv4 and IPv6 in turn, and when to ask again.
@@ -70,6 +90,9 @@ impl Resolver {
         servers: &[SocketAddr],
         mark: Mark,
     ) -> Result<Resolved, ResolveError> {
+        if is_localhost(name) {
+            return Ok(loopback());
+        }
         let slot = self.slot(name);
         let mut cached = slot.lock().await;
         let now = Instant::now();
@@ -102,6 +125,20 @@ impl Resolver {
     }
 }
 
+/// `localhost` and everything below it, with or without the final dot.
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let last = name.rsplit('.').next();
+    last.is_some_and(|label| label.eq_ignore_ascii_case("localhost"))
+}
+
+fn loopback() -> Resolved {
+    Resolved {
+        ips: [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into(),
+        fresh_until: Instant::now() + MAX_TTL,
+    }
+}
+
 /// Asks the servers in order until one answers; an answer without addresses is final.
 async fn query_all(
     name: &str,
@@ -120,7 +157,16 @@ async fn query_all(
             (v4, v6) => return merge(v4.ok(), v6.ok()),
         }
     }
-    Err(last)
+    match last {
+        cause @ (ResolveError::Timeout | ResolveError::Io(_)) => {
+            let asked: Vec<_> = servers.iter().map(ToString::to_string).collect();
+            Err(ResolveError::Unanswered {
+                asked: asked.join(", "),
+                cause: Box::new(cause),
+            })
+        }
+        answered => Err(answered),
+    }
 }
 
 /// Both families in turn, IPv4 first: a gateway whose IPv6 is broken is more common than one
@@ -321,10 +367,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_times_out() {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let addr = socket.local_addr().unwrap();
-        let got = Resolver::default().lookup("n.example", &[addr], NONE).await;
-        assert!(matches!(got, Err(ResolveError::Timeout)));
+    async fn silence_names_who_was_asked_and_the_key() {
+        let silent = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sockets = [silent(), silent()];
+        let servers = sockets.each_ref().map(|s| s.local_addr().unwrap());
+        let got = Resolver::default();
+        let error = got.lookup("n.example", &servers, NONE).await.unwrap_err();
+        assert!(error.is_timeout());
+        let text = error.to_string();
+        let [a, b] = servers.map(|s| s.to_string());
+        for part in [&a, &b, "no answer in time", "global.bootstrap_resolver"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreachable_resolver_is_named_too() {
+        let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let server = gone.local_addr().unwrap();
+        drop(gone);
+        let resolver = Resolver::default();
+        let error = resolver.lookup("n.example", &[server], NONE).await;
+        let error = error.unwrap_err();
+        assert!(!error.is_timeout());
+        let text = error.to_string();
+        assert!(text.contains(&server.to_string()), "{text}");
+        assert!(text.contains("global.bootstrap_resolver"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn localhost_is_this_machine_and_nobody_is_asked() {
+        let (addr, count) = server(|q| Some(addresses(q))).await;
+        let resolver = Resolver::default();
+        for name in ["localhost", "LocalHost", "localhost.", "a.b.localhost"] {
+            let got = resolver.lookup(name, &[addr], NONE).await.unwrap();
+            assert!(got.ips.iter().all(IpAddr::is_loopback), "{name}");
+            assert_eq!(got.ips.len(), 2, "{name}");
+            assert!(resolver.lookup(name, &[], NONE).await.is_ok(), "{name}");
+        }
+        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 0);
+        for name in ["notlocalhost", "localhost.example"] {
+            let got = resolver.lookup(name, &[addr], NONE).await.unwrap();
+            assert!(!got.ips.iter().any(IpAddr::is_loopback), "{name}");
+        }
     }
 }
