@@ -134,7 +134,7 @@ pub(crate) struct Rooms {
 impl Carriers for Rooms {
     fn relay_stats(&self) -> Vec<(&'static str, u64)> {
         let counters = self.inbound.counters();
-        let tcp = counters.tcp;
+        let (tcp, udp) = (counters.tcp, counters.udp.counts);
         vec![
             ("tcp_accepted", tcp.accepted),
             ("tcp_refused", tcp.refused),
@@ -143,6 +143,8 @@ impl Carriers for Rooms {
             ("tcp_shed", tcp.shed),
             ("tcp_dial_failed", tcp.dial_failed),
             ("tcp_spliced", tcp.spliced),
+            ("udp_tunnels_evicted", udp.tunnels_evicted),
+            ("udp_tunnels_refused", udp.tunnels_refused),
         ]
     }
 

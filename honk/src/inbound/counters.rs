@@ -71,6 +71,10 @@ counters! {
         drop_reply,
         /// Dropped replies: no socket with the right source port.
         drop_reply_socket,
+        /// Quiet tunnels closed because a new one needed their place.
+        tunnels_evicted,
+        /// Tunnels refused: a client had its share or the table was full, and nothing quiet.
+        tunnels_refused,
     }
 }
 

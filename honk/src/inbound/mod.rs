@@ -55,15 +55,24 @@ impl Settings {
     pub(crate) fn new(tproxy_port: u16) -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(1 << 20, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        Self::with_files(tproxy_port, files)
+    }
+
+    fn with_files(tproxy_port: u16, files: usize) -> Self {
         let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
+        let max_tcp = budget / 4;
+        let max_pipes = (budget / 16).min(4096);
+        // A flow, a pipe and a tunnel hold two descriptors each. What TCP cannot use is left
+        // to tunnels: between three eighths and half of the budget.
+        let tunnels = budget / 2 - max_tcp - max_pipes;
         Self {
             tproxy_port,
             loops: std::thread::available_parallelism().map_or(1, Into::into),
-            max_tcp: budget / 4,
-            max_pipes: (budget / 16).min(4096),
+            max_tcp,
+            max_pipes,
             udp: Limits {
                 flows: MAX_UDP_FLOWS,
-                tunnels: budget / 16,
+                tunnels,
             },
             timeouts: Timeouts::default(),
         }
@@ -153,5 +162,25 @@ impl Inbound {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_shared_out_and_none_twice() {
+        for files in [0, 1024, 20_000, 1 << 20, usize::MAX] {
+            let s = Settings::with_files(1, files);
+            let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
+            let tunnels = 2 * s.udp.tunnels;
+            assert!(
+                tunnels >= budget * 3 / 8 && tunnels <= budget / 2 + 1,
+                "{files}"
+            );
+            assert!(2 * (s.max_tcp + s.max_pipes) + tunnels <= budget, "{files}");
+        }
+        assert_eq!(Settings::with_files(1, 20_000).udp.tunnels, 3702);
     }
 }

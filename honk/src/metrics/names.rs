@@ -100,7 +100,7 @@ families! {
     TRANSFER_BYTES Counter "honk_transfer_bytes_total" ["outbound", "network", "direction"]
         "Bytes that userspace carried.";
     RELAY_STATS Counter "honk_relay_stat_total" ["stat"]
-        "Counters of the TCP listeners and relays.";
+        "Counters of the TCP listeners, relays and UDP tunnels.";
     RELAY_PIPES Gauge "honk_relay_pipes" []
         "Pipes that splice proxied TCP flows now.";
     UDP_TUNNELS Gauge "honk_udp_tunnels" []

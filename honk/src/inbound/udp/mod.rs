@@ -9,6 +9,7 @@ mod reply;
 mod service;
 mod table;
 mod tunnel;
+mod tunnels;
 mod upstream;
 
 use std::{
@@ -27,6 +28,7 @@ use self::{
     service::Service,
     table::{Table, lock},
     tunnel::Backlog,
+    tunnels::Tunnels,
 };
 use super::counters::{Cap, UdpCounters, UdpSnapshot};
 use crate::{
@@ -45,7 +47,7 @@ const CARRIER: u8 = 3;
 pub(crate) struct Limits {
     /// Flows at once.
     pub(crate) flows: usize,
-    /// Tunnels at once; an association holds two descriptors.
+    /// Tunnels at once; no client gets more than a quarter of them.
     pub(crate) tunnels: usize,
 }
 
@@ -77,9 +79,8 @@ impl Udp {
             dialer,
             counters: UdpCounters::default(),
             table: Table::new(),
-            tunnels: Mutex::default(),
+            tunnels: Mutex::new(Tunnels::new(limits.tunnels)),
             flow_cap: Cap::new(limits.flows),
-            tunnel_cap: Cap::new(limits.tunnels),
             backlog: Backlog::default(),
             replies: ReplyPool::new(replies, tproxy_port),
             accepting: AtomicBool::new(true),
@@ -121,7 +122,7 @@ impl Udp {
         Snapshot {
             counts: self.0.counters.snapshot(),
             flows: self.0.flow_cap.used(),
-            tunnels: self.0.tunnel_cap.used(),
+            tunnels: lock(&self.0.tunnels).len(),
             reply_sockets: self.0.replies.len(),
         }
     }

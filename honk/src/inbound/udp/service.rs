@@ -1,7 +1,6 @@
 //! The life of UDP flows: found or admitted, joined to a tunnel, ended.
 
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     sync::{
         Arc, Mutex, Weak,
@@ -22,6 +21,7 @@ use super::{
     reply::ReplyPool,
     table::{FlowId, Found, Table, TunnelKey, UdpFlow, lock},
     tunnel::{Backlog, Tunnel},
+    tunnels::{Shortage, Tunnels, client},
     upstream,
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     inbound::counters::{Cap, Seat, UdpCounters},
     outbound::{Dialer, error::DialError},
     socket::{
+        Mark,
         mmsg::{Datagram, RecvBatch},
         origdst,
     },
@@ -40,9 +41,8 @@ pub(super) struct Service {
     pub(super) dialer: Arc<Dialer>,
     pub(super) counters: UdpCounters,
     pub(super) table: Table,
-    pub(super) tunnels: Mutex<HashMap<TunnelKey, Arc<Tunnel>>>,
+    pub(super) tunnels: Mutex<Tunnels>,
     pub(super) flow_cap: Arc<Cap>,
-    pub(super) tunnel_cap: Arc<Cap>,
     pub(super) backlog: Backlog,
     pub(super) replies: ReplyPool,
     pub(super) accepting: AtomicBool,
@@ -169,7 +169,7 @@ impl Service {
         let (mut guard, mut seat) = (route.guard, seat);
         // A tunnel may end between finding and joining it; the one after that is new.
         for _ in 0..2 {
-            let tunnel = self.tunnel(id.client, &route.leaf, route.mark)?;
+            let tunnel = self.tunnel(id.client, &route.leaf, route.mark, now)?;
             let flow = self.table.flow(id, tunnel, guard, seat, now);
             if flow.tunnel.join(&flow) {
                 return Some(flow);
@@ -183,27 +183,50 @@ impl Service {
     /// The tunnel of a client through a leaf, started when there is none.
     fn tunnel(
         self: &Arc<Self>,
-        client: SocketAddr,
+        from: SocketAddr,
         leaf: &Arc<Node>,
         rule_mark: u32,
+        now: Instant,
     ) -> Option<Arc<Tunnel>> {
         let mark = self.dialer.mark(rule_mark);
         let key = TunnelKey {
-            client,
+            client: from,
             leaf: leaf.id,
             mark: mark.0,
         };
+        let now = self.table.millis(now);
         let mut tunnels = lock(&self.tunnels);
-        if let Some(tunnel) = tunnels.get(&key) {
+        if let Some(tunnel) = tunnels.find(&key) {
             return Some(Arc::clone(tunnel));
         }
-        let Some(seat) = self.tunnel_cap.take() else {
-            self.counters.drop_capacity.inc();
-            return None;
-        };
-        let tunnel = Arc::new(Tunnel::new(key, seat));
+        let shortage = tunnels.make_room(client(&key), now);
+        let refused = shortage.as_ref().is_some_and(|s| s.victim.is_none());
+        let tunnel = (!refused)
+            .then(|| self.open(key, leaf, mark, now))
+            .flatten();
+        if let Some(tunnel) = &tunnel {
+            tunnels.insert(tunnel);
+        }
+        drop(tunnels);
+        if let Some(shortage) = shortage {
+            self.answer(shortage, from);
+        }
+        let tunnel = tunnel?;
+        let task = upstream::run(
+            Arc::clone(self),
+            Arc::clone(&tunnel),
+            Arc::clone(leaf),
+            mark,
+        );
+        self.spawn(task);
+        Some(tunnel)
+    }
+
+    /// A tunnel whose carrier is open when that needs no set-up.
+    fn open(&self, key: TunnelKey, leaf: &Arc<Node>, mark: Mark, now: u64) -> Option<Arc<Tunnel>> {
+        let tunnel = Arc::new(Tunnel::new(key, now));
         if leaf.protocol == Protocol::Direct {
-            match Carrier::direct(client, mark) {
+            match Carrier::direct(key.client, mark) {
                 Ok(carrier) => {
                     tunnel.open(carrier, &self.backlog);
                 }
@@ -217,16 +240,32 @@ impl Service {
                 }
             }
         }
-        tunnels.insert(key, Arc::clone(&tunnel));
-        drop(tunnels);
-        let task = upstream::run(
-            Arc::clone(self),
-            Arc::clone(&tunnel),
-            Arc::clone(leaf),
-            mark,
-        );
-        self.spawn(task);
         Some(tunnel)
+    }
+
+    /// Does what a shortage of tunnels asks for, and tells it now and then.
+    fn answer(&self, shortage: Shortage, from: SocketAddr) {
+        let evicts = shortage.victim.is_some();
+        tracing::debug!(client = %from, evicts, "udp_tunnel_shortage");
+        if shortage.tell {
+            tracing::warn!(
+                client_tunnels = shortage.client,
+                client_limit = shortage.share,
+                tunnels = shortage.total,
+                limit = shortage.limit,
+                "udp_tunnels_exhausted: quiet tunnels are closed for new ones, else refused"
+            );
+        }
+        match shortage.victim {
+            Some(victim) => {
+                self.counters.tunnels_evicted.inc();
+                self.end_tunnel(&victim, CloseReason::Timeout);
+            }
+            None => {
+                self.counters.tunnels_refused.inc();
+                self.counters.drop_capacity.inc();
+            }
+        }
     }
 
     /// Ends one flow; the last one takes its tunnel along.
@@ -262,13 +301,7 @@ impl Service {
     }
 
     fn forget(&self, tunnel: &Arc<Tunnel>) {
-        let mut tunnels = lock(&self.tunnels);
-        if tunnels
-            .get(&tunnel.key)
-            .is_some_and(|t| Arc::ptr_eq(t, tunnel))
-        {
-            tunnels.remove(&tunnel.key);
-        }
+        lock(&self.tunnels).remove(tunnel);
     }
 
     pub(super) fn expire(&self, now: Instant) {
@@ -289,7 +322,7 @@ impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
             .field("flows", &self.flow_cap)
-            .field("tunnels", &self.tunnel_cap)
+            .field("tunnels", &lock(&self.tunnels).len())
             .finish_non_exhaustive()
     }
 }

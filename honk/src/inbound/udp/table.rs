@@ -166,14 +166,20 @@ impl Table {
 
     /// A datagram from the client passed.
     pub(super) fn touch_up(&self, flow: &UdpFlow, now: Instant) {
-        flow.last.store(self.millis(now), Relaxed);
+        self.touch(flow, now);
         flow.asked.fetch_add(1, Relaxed);
     }
 
     /// A datagram to the client passed.
     pub(super) fn touch_down(&self, flow: &UdpFlow, now: Instant) {
-        flow.last.store(self.millis(now), Relaxed);
+        self.touch(flow, now);
         flow.answered.fetch_add(1, Relaxed);
+    }
+
+    fn touch(&self, flow: &UdpFlow, now: Instant) {
+        let millis = self.millis(now);
+        flow.last.store(millis, Relaxed);
+        flow.tunnel.touch(millis);
     }
 
     /// Forgets old refusals and returns the flows that have been idle too long.
@@ -211,7 +217,8 @@ impl Table {
         lock(&self.shards[hash % SHARDS])
     }
 
-    fn millis(&self, now: Instant) -> u64 {
+    /// Time of this table.
+    pub(super) fn millis(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.began).as_millis() as u64
     }
 }

@@ -345,6 +345,55 @@ async fn refusals_are_remembered_and_caps_are_counted() {
 }
 
 #[tokio::test]
+async fn a_client_ends_at_its_share_of_tunnels_and_others_go_on() {
+    let bed = bed_with(
+        World::through(direct()),
+        Limits {
+            flows: 100,
+            tunnels: 12,
+        },
+    )
+    .await;
+    let target = addr("127.0.0.1:9");
+    let from = |ip: u8, port: u16, after: u64| {
+        let client = SocketAddr::from(([127, 0, 1, ip], port));
+        let id = FlowId { client, target };
+        let now = Instant::now() + Duration::from_secs(after);
+        bed.udp.0.carry([(id, &b"x"[..])].into_iter(), now);
+    };
+    let state = || {
+        let c = bed.counts();
+        let tunnels = bed.udp.counters().tunnels;
+        (tunnels, c.tunnels_evicted, c.tunnels_refused)
+    };
+    for port in 1..=10 {
+        from(1, port, 0);
+    }
+    assert_eq!(state(), (3, 0, 7));
+    assert_eq!(bed.counts().drop_capacity, 7);
+    from(2, 1, 0);
+    assert_eq!(state(), (4, 0, 7), "another client has its own share");
+    for port in [1, 2] {
+        from(1, port, 30);
+    }
+    from(1, 11, 30);
+    assert_eq!(state(), (4, 1, 7), "the quiet one made room");
+    let closed = bed.world.wait_closed(8).pop().unwrap();
+    assert_eq!(closed.0.flow.client.0.port(), 3);
+    assert_eq!(closed.1, CloseReason::Timeout);
+    from(1, 12, 30);
+    assert_eq!(state(), (4, 1, 8), "all were used a moment ago");
+    for ip in 3..=10 {
+        from(ip, 1, 30);
+    }
+    assert_eq!(state(), (12, 1, 8), "full");
+    from(11, 1, 31);
+    assert_eq!(state(), (12, 2, 8), "the quietest of all clients");
+    from(12, 1, 31);
+    assert_eq!(state(), (12, 2, 9), "nothing quiet");
+}
+
+#[tokio::test]
 async fn idle_flows_end_and_the_last_one_ends_the_tunnel() {
     let relay = relay(UNSPECIFIED).await;
     let bed = bed(World::through(socks5(relay.addr, None))).await;

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -16,7 +16,7 @@ use super::{
     carrier::{Carrier, Sent},
     table::{TunnelKey, UdpFlow, lock},
 };
-use crate::inbound::counters::{Seat, UdpCounters};
+use crate::inbound::counters::UdpCounters;
 
 /// Datagrams of one flow that wait for their tunnel.
 const FLOW_QUEUE: usize = 64;
@@ -51,7 +51,8 @@ pub(super) struct Tunnel {
     state: Mutex<State>,
     /// Wakes the task of the tunnel when the last flow has left.
     pub(super) left: Notify,
-    _seat: Seat,
+    /// Last use, in milliseconds of the flow table.
+    used: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -66,18 +67,27 @@ struct State {
 }
 
 impl Tunnel {
-    pub(super) fn new(key: TunnelKey, seat: Seat) -> Self {
+    pub(super) fn new(key: TunnelKey, now: u64) -> Self {
         Self {
             key,
             carrier: OnceLock::new(),
             state: Mutex::default(),
             left: Notify::new(),
-            _seat: seat,
+            used: AtomicU64::new(now),
         }
     }
 
     pub(super) fn carrier(&self) -> Option<&Carrier> {
         self.carrier.get()
+    }
+
+    /// A datagram passed, either way.
+    pub(super) fn touch(&self, now: u64) {
+        self.used.store(now, Relaxed);
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
     }
 
     /// Takes a flow in; false when the tunnel is ending.
