@@ -8,6 +8,7 @@ mod bench_geo;
 mod build;
 mod demo;
 mod ebpf;
+mod fuzz;
 mod lab;
 mod peers;
 mod setup;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::Args),
     /// Namespace lab: up, down, exec
     Lab(lab::Args),
+    /// Feed the parsers what they do not expect, for as long as wanted
+    Fuzz(fuzz::Args),
     /// Fetch the rival proxies of the benchmark, checked by hash
     Peers(peers::Args),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Peers(args) => peers::run(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

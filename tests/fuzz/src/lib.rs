@@ -20,7 +20,9 @@ pub fn body(bytes: &[u8], format: Format) {
     for format in [Some(format), None] {
         if let Ok(body) = subscription::parse(bytes, format) {
             let _ = body.findings("tag");
-            body.members.iter().for_each(|member| survives(&member.node));
+            body.members
+                .iter()
+                .for_each(|member| survives(&member.node));
         }
     }
 }

@@ -15,24 +15,25 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use tally::Tally;
 
-use crate::{build, ebpf, setup, sh};
+use crate::{build, ebpf, fuzz, setup, sh};
 
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// lint, unit, gen, kernel, sys, or a step of lint: fmt, clippy, tidy, deny; default all
+    /// lint, unit, fuzz, gen, kernel, sys, or a step of lint: fmt, clippy, tidy, deny; default all
     suites: Vec<String>,
 }
 
 type Step = fn(&mut Tally) -> Result<()>;
 
 /// Name, suite and code of every step, in running order.
-const STEPS: [(&str, &str, Step); 8] = [
+const STEPS: [(&str, &str, Step); 9] = [
     ("fmt", "lint", fmt),
     ("tidy", "lint", tidy_step),
     ("deny", "lint", deny::step),
     ("clippy", "lint", clippy),
     ("unit", "unit", unit),
+    ("fuzz", "fuzz", fuzz_step),
     ("gen", "gen", generated),
     ("kernel", "kernel", kernel),
     ("sys", "sys", system),
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     if let Some(bad) = args.suites.iter().find(|name| !known(name)) {
         bail!(
-            "unknown suite `{bad}`; there are lint (fmt, tidy, deny, clippy), unit, gen, kernel, sys"
+            "unknown suite `{bad}`; there are lint (fmt, tidy, deny, clippy), unit, fuzz, gen, kernel, sys"
         );
     }
     let wanted = |step: &str, suite: &str| {
@@ -120,6 +121,22 @@ fn unit(tally: &mut Tally) -> Result<()> {
         &["-p", "honk-tests", "--lib", "--bins"],
         None,
     )
+}
+
+/// A short run of every fuzz target; `cargo xtask fuzz` runs them for longer.
+fn fuzz_step(tally: &mut Tally) -> Result<()> {
+    const SECONDS: u32 = 5;
+    fuzz::build()?;
+    for target in fuzz::targets()? {
+        let result = fuzz::one(&target, SECONDS);
+        let why = result.as_ref().err().map(|error| format!("{error:#}"));
+        tally.check(
+            &format!("fuzz {target}"),
+            result.is_ok(),
+            &why.unwrap_or_default(),
+        );
+    }
+    Ok(())
 }
 
 fn generated(tally: &mut Tally) -> Result<()> {

@@ -31,7 +31,7 @@ const DAEMON_ROOMS: [(&str, &[&str]); 14] = [
 ];
 
 /// Rooms of honk-policy.
-const POLICY_ROOMS: [(&str, &[&str]); 13] = [
+const POLICY_ROOMS: [(&str, &[&str]); 14] = [
     ("id", &[]),
     ("time", &[]),
     ("node", &["id"]),
@@ -48,6 +48,7 @@ const POLICY_ROOMS: [(&str, &[&str]); 13] = [
     ),
     ("routing", &["id", "config"]),
     ("detour", &["id", "node", "config"]),
+    ("subscription", &["id", "node", "config"]),
     ("watchdog", &["id", "time"]),
     ("reload", &["id", "config", "member"]),
 ];
