@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::error::Error;
+use super::{cascade, error::Error};
 
 const FILE: &str = "sysctl.json";
 /// Socket buffers of relays may grow to this.
@@ -73,7 +73,8 @@ impl Sysctls {
 
     /// Brings all settings to what the LAN interfaces need.
     pub(super) fn apply(&mut self, lan: &[Lan], now: Instant) -> Result<(), Error> {
-        let mut fresh = Vec::new();
+        let mut fresh: Vec<Change> = Vec::new();
+        let mut writes = Vec::new();
         for (key, ours) in self.plan(lan) {
             let Some(current) = self.read(&key) else {
                 continue; // not known to this kernel, or the interface is gone
@@ -84,20 +85,31 @@ impl Sysctls {
             if self.changes.iter().any(|c| c.key == key) {
                 self.correct(&key, &ours, now);
             } else {
-                fresh.push(Change {
-                    key,
-                    original: current,
-                    ours,
+                let others = cascade::victims(&self.root, &key, &ours);
+                let others = others.into_iter().filter_map(|(key, ours)| {
+                    let original = self.read(&key)?;
+                    Some((key, original, ours))
                 });
+                writes.push((key.clone(), ours.clone()));
+                // What changes along comes after its cause, so it is put back after it too.
+                for (key, original, ours) in std::iter::once((key, current, ours)).chain(others) {
+                    if self.changes.iter().chain(&fresh).all(|c| c.key != key) {
+                        fresh.push(Change {
+                            key,
+                            original,
+                            ours,
+                        });
+                    }
+                }
             }
         }
-        if fresh.is_empty() {
+        if writes.is_empty() {
             return Ok(());
         }
         self.changes.extend(fresh.iter().cloned());
         self.store()?;
-        for change in &fresh {
-            self.write(&change.key, &change.ours)?;
+        for (key, ours) in &writes {
+            self.write(key, ours)?;
         }
         Ok(())
     }
@@ -112,14 +124,27 @@ impl Sysctls {
 
     /// Puts the originals back where the value is still ours, and forgets them. Says how many.
     pub(super) fn restore(&mut self) -> Result<usize, Error> {
-        // What still is ours is decided first: writing ip_forward changes other settings.
-        let ours: Vec<Change> = std::mem::take(&mut self.changes)
-            .into_iter()
-            .filter(|c| self.read(&c.key).as_deref() == Some(&c.ours))
-            .collect();
-        let mut result = Ok(ours.len());
-        for change in &ours {
-            if let Err(e) = self.write(&change.key, &change.original) {
+        // What still is ours is decided first: writing ip_forward changes other settings. What
+        // somebody else set is among them, and must survive that.
+        let mut back: Vec<(String, String)> = Vec::new();
+        let mut count = 0;
+        for change in std::mem::take(&mut self.changes) {
+            let Some(current) = self.read(&change.key) else {
+                continue; // the interface is gone
+            };
+            if current == change.ours {
+                count += usize::from(change.original != current);
+                back.push((change.key, change.original));
+            } else if back.iter().any(|(k, _)| cascade::is_victim(k, &change.key)) {
+                back.push((change.key, current));
+            }
+        }
+        let mut result = Ok(count);
+        for (key, value) in &back {
+            if self.read(key).as_ref() == Some(value) {
+                continue;
+            }
+            if let Err(e) = self.write(key, value) {
                 result = Err(e);
             }
         }

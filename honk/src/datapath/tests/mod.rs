@@ -24,6 +24,7 @@ use crate::netlink::{End, Link, Pair, Rtnl, Side};
 
 mod crash;
 mod follow;
+mod restore;
 mod tables;
 mod traffic;
 

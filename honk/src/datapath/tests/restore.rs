@@ -1,0 +1,69 @@
+//! What a clean stop, or a start that is refused, leaves as it was.
+
+use super::*;
+
+fn setting(key: &str) -> PathBuf {
+    Path::new("/proc/sys/net").join(key)
+}
+
+/// Every setting of every interface that can be read.
+fn all_settings() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for family in ["ipv4", "ipv6"] {
+        let interfaces = std::fs::read_dir(setting(family).join("conf")).unwrap();
+        for interface in interfaces.flatten() {
+            for key in std::fs::read_dir(interface.path()).unwrap().flatten() {
+                if let Ok(value) = std::fs::read_to_string(key.path()) {
+                    found.push((key.path(), value));
+                }
+            }
+        }
+    }
+    found.push((
+        setting("ipv4/ip_forward"),
+        std::fs::read_to_string(setting("ipv4/ip_forward")).unwrap(),
+    ));
+    found.sort();
+    found
+}
+
+#[test]
+fn settings_changed_along_come_back() {
+    lab("cascade", |lab| {
+        // The order matters: the first two overwrite the others.
+        for (key, value) in [
+            ("ipv4/ip_forward", "0"),
+            ("ipv6/conf/all/forwarding", "0"),
+            ("ipv4/conf/all/accept_redirects", "1"),
+            ("ipv4/conf/default/forwarding", "1"),
+            ("ipv4/conf/lan/forwarding", "1"),
+            ("ipv6/conf/default/forwarding", "1"),
+            ("ipv6/conf/lan/forwarding", "1"),
+        ] {
+            std::fs::write(setting(key), value).unwrap();
+        }
+        let before = all_settings();
+        let settings = Settings {
+            sysctls: true,
+            ..lab.settings()
+        };
+        let (dp, listeners) = Datapath::start(settings.clone()).unwrap();
+        let read = |key| std::fs::read_to_string(setting(key)).unwrap();
+        assert_eq!(read("ipv4/ip_forward"), "1\n");
+        assert_eq!(read("ipv4/conf/lo/forwarding"), "1\n");
+        assert_eq!(read("ipv4/conf/all/accept_redirects"), "0\n");
+        dp.stop().unwrap();
+        drop(listeners);
+        assert_eq!(all_settings(), before);
+
+        // What an administrator sets meanwhile survives the way back.
+        let (dp, _listeners) = Datapath::start(settings).unwrap();
+        std::fs::write(setting("ipv4/conf/all/accept_redirects"), "1").unwrap();
+        std::fs::write(setting("ipv6/conf/default/forwarding"), "0").unwrap();
+        dp.stop().unwrap();
+        assert_eq!(read("ipv4/ip_forward"), "0\n");
+        assert_eq!(read("ipv4/conf/all/accept_redirects"), "1\n");
+        assert_eq!(read("ipv6/conf/default/forwarding"), "0\n");
+        assert_eq!(read("ipv6/conf/lan/forwarding"), "1\n");
+    });
+}
