@@ -33,6 +33,10 @@ pub(crate) enum Error {
         "a link named {0} exists that honk did not make; rename or delete it (`ip link delete {0}`)"
     )]
     ForeignLink(&'static str),
+    #[error(
+        "another honk owns {0} in this network namespace; stop it, or run `honk cleanup --yes` if it is dead"
+    )]
+    InUse(&'static str),
     #[error("interface {name}: link type {kind} is neither Ethernet nor a known header-less type")]
     LinkType { name: String, kind: u16 },
     #[error("interface {name}: cannot attach {program}: {source}")]
@@ -82,7 +86,7 @@ impl Error {
         match self {
             Self::Capability { .. } => Blame::Permission,
             Self::Unsupported { .. } => Blame::Unsupported,
-            Self::ForeignLink(_) => Blame::Conflict,
+            Self::ForeignLink(_) | Self::InUse(_) => Blame::Conflict,
             Self::LinkType { .. } | Self::Tables(_) => Blame::Config,
             Self::Attach { source, .. } => source.blame(),
             // The verifier says EACCES, which has nothing to do with permissions.

@@ -22,6 +22,7 @@ mod listeners;
 mod local;
 mod map;
 mod object;
+mod owner;
 mod pair;
 mod pattern;
 mod peer_test;

@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) peer_mac: [u8; 6],
 }
 
-/// Deletes a pair an earlier daemon left. A foreign link of that name is refused.
+/// Deletes a pair an earlier daemon left (whether it is alive is the question of `owner`). A foreign link of that name is refused.
 pub(super) fn remove_stale(rtnl: &mut Rtnl) -> Result<bool, Error> {
     let Some(link) = rtnl.link(HOST)? else {
         return Ok(false);
@@ -108,7 +108,18 @@ pub(super) fn create(rtnl: &mut Rtnl, netns: &Netns, mtu: u32, v6: bool) -> Resu
         mtu: MTU,
         alias: ALIAS,
     });
-    created.map_err(|e| unsupported(e, "veth links", "load the module veth"))?;
+    match created {
+        Err(e) if e.errno() == Some(libc::EEXIST) => {
+            // Somebody made one since the stale one was looked for.
+            let ours = rtnl.link(HOST)?.is_some_and(|l| is_ours(&l));
+            return Err(if ours {
+                Error::InUse(HOST)
+            } else {
+                Error::ForeignLink(HOST)
+            });
+        }
+        other => other.map_err(|e| unsupported(e, "veth links", "load the module veth"))?,
+    }
     let host = rtnl
         .link(HOST)?
         .ok_or_else(|| Error::io("find the new link honk0")(io::ErrorKind::NotFound.into()))?;

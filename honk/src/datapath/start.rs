@@ -26,7 +26,7 @@ use super::{
     keeper::Keeper,
     listeners, local,
     object::{self, Object},
-    pair, peer_test,
+    owner, pair, peer_test,
     pins::{self, Pins},
     probe, status,
     sysctl::Sysctls,
@@ -46,6 +46,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     probe::platform()?;
     let inode = netns::current_inode()?;
     let mut rtnl = Rtnl::open()?;
+    let owner = owner::claim(&mut rtnl)?;
     pair::remove_stale(&mut rtnl)?;
     let netns = Netns::spawn(inode)?;
     let redirect_peer = match settings.redirect_peer {
@@ -103,6 +104,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     let mut host = Host::new(Arc::clone(&shared), rtnl, hooks, param)?;
     host.patterns.clone_from(&settings.lan);
     host.block = settings.on_crash_block;
+    host.owner = owner;
     let sysctls = Sysctls::open(&settings.runtime_dir)?;
     if settings.sysctls {
         host.sysctls = Some(sysctls);

@@ -67,3 +67,24 @@ fn settings_changed_along_come_back() {
         assert_eq!(read("ipv6/conf/lan/forwarding"), "1\n");
     });
 }
+
+#[test]
+fn a_second_daemon_is_refused() {
+    lab("second", |lab| {
+        let (dp, listeners) = lab.start();
+        let before = snapshot();
+        let other = Settings {
+            runtime_dir: lab.dir.join("run2"),
+            ..lab.settings()
+        };
+        let e = Datapath::start(other.clone()).unwrap_err();
+        assert_eq!(e.blame(), Blame::Conflict, "{e}");
+        assert!(e.to_string().contains("another honk owns honk0"), "{e}");
+        assert_eq!(snapshot(), before, "the first one is unharmed");
+        drop(listeners);
+        // Dead, it is in nobody's way, whether or not its pair is gone by now.
+        dp.crash();
+        let (dp, _listeners) = Datapath::start(other).unwrap();
+        dp.stop().unwrap();
+    });
+}
