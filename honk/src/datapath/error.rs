@@ -62,6 +62,10 @@ pub(crate) enum Error {
         "{path} is not a bpf file system and none can be mounted there: {source}; mount one, or set `on_crash: direct`"
     )]
     Bpffs { path: PathBuf, source: io::Error },
+    #[error(
+        "directory {0} of --bpf-pin-root does not exist; create it, or name one that exists (usually /sys/fs/bpf)"
+    )]
+    NoPinRoot(PathBuf),
     #[error("cannot write {path}: {source}; /proc/sys must be writable")]
     Sysctl { path: PathBuf, source: io::Error },
     #[error("cannot {what}: {source}")]
@@ -87,7 +91,7 @@ impl Error {
             Self::Capability { .. } => Blame::Permission,
             Self::Unsupported { .. } => Blame::Unsupported,
             Self::ForeignLink(_) | Self::InUse(_) => Blame::Conflict,
-            Self::LinkType { .. } | Self::Tables(_) => Blame::Config,
+            Self::LinkType { .. } | Self::Tables(_) | Self::NoPinRoot(_) => Blame::Config,
             Self::Attach { source, .. } => source.blame(),
             // The verifier says EACCES, which has nothing to do with permissions.
             Self::Program { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {

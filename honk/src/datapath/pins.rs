@@ -157,15 +157,48 @@ pub(super) fn is_bpffs(path: &Path) -> bool {
     stat.f_type as i64 == BPF_FS_MAGIC
 }
 
-/// Makes sure `root` is on a bpffs; mounts one there when it is not. A mount made in a private
+/// A bpffs mounted by this process. Dropping it unmounts it, unless something is pinned there.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    root: PathBuf,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The file system's own files have a dot in their names, pins cannot.
+        let pinned = fs::read_dir(&self.root).map_or(true, |entries| {
+            entries
+                .flatten()
+                .any(|e| !e.file_name().as_bytes().contains(&b'.'))
+        });
+        if pinned {
+            return;
+        }
+        let Ok(target) = CString::new(self.root.as_os_str().as_bytes()) else {
+            return;
+        };
+        // SAFETY: the argument is a C string that outlives the call.
+        if unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) } != 0 {
+            let e = io::Error::last_os_error();
+            tracing::warn!(target: super::TARGET, path = %self.root.display(), error = %e, "cannot unmount");
+        }
+    }
+}
+
+/// Makes sure `root`, which must exist, is on a bpffs; mounts one there when it is not. A mount made in a private
 /// mount namespace (`ip netns exec`, some containers) ends with it, and the pins too; on hosts
 /// with systemd `/sys/fs/bpf` is mounted long before.
-pub(super) fn ensure_bpffs(root: &Path) -> Result<(), Error> {
+pub(super) fn ensure_bpffs(root: &Path) -> Result<Option<Mounted>, Error> {
     if is_bpffs(root) {
-        return Ok(());
+        return Ok(None);
+    }
+    match fs::metadata(root) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::NoPinRoot(root.to_owned()));
+        }
+        _ => {}
     }
     let mount = || -> io::Result<()> {
-        fs::create_dir_all(root)?;
         let target = CString::new(root.as_os_str().as_bytes())?;
         // SAFETY: all arguments are C strings that outlive the call.
         let done = unsafe {
@@ -183,10 +216,11 @@ pub(super) fn ensure_bpffs(root: &Path) -> Result<(), Error> {
             Err(io::Error::last_os_error())
         }
     };
-    mount().map_err(|source| Error::Bpffs {
-        path: root.to_owned(),
-        source,
-    })
+    let root = root.to_owned();
+    match mount() {
+        Ok(()) => Ok(Some(Mounted { root })),
+        Err(source) => Err(Error::Bpffs { path: root, source }),
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use super::{
     listeners, local,
     object::{self, Object},
     owner, pair, peer_test,
-    pins::{self, Pins},
+    pins::{self, Mounted, Pins},
     probe, status,
     sysctl::Sysctls,
     wake::Wake,
@@ -61,7 +61,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         events,
     } = object::load(settings.flow_entries)?;
     let programs = Arc::new(programs);
-    let pins = find_pins(&settings, inode)?;
+    let (pins, mounted) = find_pins(&settings, inode)?;
     let hooks = Hooks::new(
         Arc::clone(&programs),
         features.method,
@@ -105,6 +105,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     host.patterns.clone_from(&settings.lan);
     host.block = settings.on_crash_block;
     host.owner = owner;
+    host.mounted = mounted;
     let sysctls = Sysctls::open(&settings.runtime_dir)?;
     if settings.sysctls {
         host.sysctls = Some(sysctls);
@@ -144,13 +145,13 @@ fn undo(host: &mut Host) {
 
 /// Where links of a dead daemon may be, and ours go. Blocking needs a bpffs; otherwise one is
 /// only looked at.
-fn find_pins(settings: &Settings, inode: u64) -> Result<Option<Pins>, Error> {
+fn find_pins(settings: &Settings, inode: u64) -> Result<(Option<Pins>, Option<Mounted>), Error> {
     let pins = Pins::new(&settings.pin_root, inode);
     if settings.on_crash_block {
-        pins::ensure_bpffs(&settings.pin_root)?;
-        Ok(Some(pins))
+        let mounted = pins::ensure_bpffs(&settings.pin_root)?;
+        Ok((Some(pins), mounted))
     } else {
-        Ok(pins::is_bpffs(&settings.pin_root).then_some(pins))
+        Ok((pins::is_bpffs(&settings.pin_root).then_some(pins), None))
     }
 }
 

@@ -28,6 +28,7 @@ use super::{
     lan::{self, Resolved},
     owner::Owner,
     pair,
+    pins::Mounted,
     status::InterfaceStatus,
     sysctl::Sysctls,
     wake::Wake,
@@ -65,6 +66,7 @@ pub(super) struct Host {
     pub(super) block: bool,
     /// Says to other daemons that this namespace is taken.
     pub(super) owner: Option<Owner>,
+    pub(super) mounted: Option<Mounted>,
     pub(super) param: Param,
     pair: Option<pair::State>,
     pair_hooks: ends::PairHooks,
@@ -92,6 +94,7 @@ impl Host {
             sysctls: None,
             block: false,
             owner: None,
+            mounted: None,
             param,
             pair: None,
             pair_hooks: ends::PairHooks::default(),
@@ -172,7 +175,10 @@ impl Host {
                 return true;
             }
             #[cfg(test)]
-            Ask::Crash => return true,
+            Ask::Crash => {
+                std::mem::forget(self.mounted.take());
+                return true;
+            }
         }
         false
     }
@@ -353,6 +359,8 @@ impl Host {
                 tracing::debug!(target: TARGET, error = %e, "a link was gone already");
             }
         }
+        // After the pins, which are gone with the hooks.
+        self.mounted = None;
         let pair = match self.pair.take() {
             Some(state) => pair::delete(&mut self.rtnl, state.host),
             None => Ok(()),

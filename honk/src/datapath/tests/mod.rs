@@ -75,7 +75,10 @@ fn isolate(dir: &Path) -> io::Result<()> {
         }
     }
     std::fs::create_dir_all(dir.join("bpf"))?;
-    pins::ensure_bpffs(&dir.join("bpf")).map_err(io::Error::other)
+    let mounted = pins::ensure_bpffs(&dir.join("bpf")).map_err(io::Error::other)?;
+    // It stays for the test.
+    std::mem::forget(mounted);
+    Ok(())
 }
 
 impl Lab {

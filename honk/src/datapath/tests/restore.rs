@@ -88,3 +88,43 @@ fn a_second_daemon_is_refused() {
         dp.stop().unwrap();
     });
 }
+
+#[test]
+fn a_mount_made_here_goes_at_stop() {
+    lab("mount", |lab| {
+        let root = lab.dir.join("pins");
+        let settings = Settings {
+            pin_root: root.clone(),
+            on_crash_block: true,
+            ..lab.settings()
+        };
+        let e = Datapath::start(settings.clone()).unwrap_err();
+        assert_eq!(e.blame(), Blame::Config, "{e}");
+        assert!(e.to_string().contains(&root.display().to_string()), "{e}");
+        assert!(!root.exists());
+
+        std::fs::create_dir(&root).unwrap();
+        let start = || {
+            let (dp, listeners) = Datapath::start(settings.clone()).unwrap();
+            dp.set_gate(GATE_OPEN).unwrap();
+            (dp, listeners)
+        };
+        let (dp, listeners) = start();
+        assert!(pins::is_bpffs(&root));
+        dp.stop().unwrap();
+        drop(listeners);
+        assert!(!pins::is_bpffs(&root), "unmounted");
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+
+        // After a crash the pins decide, so their file system stays.
+        let (dp, listeners) = start();
+        drop(listeners);
+        dp.crash();
+        assert!(pins::is_bpffs(&root));
+        assert_eq!(cleanup(&root, &settings.runtime_dir).unwrap().links, 2);
+        // It was there before this one.
+        let (dp, _listeners) = start();
+        dp.stop().unwrap();
+        assert!(pins::is_bpffs(&root));
+    });
+}
