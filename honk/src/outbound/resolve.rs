@@ -50,10 +50,7 @@ pub(crate) enum ResolveError {
     Io(Arc<io::Error>),
     /// None of them answered; the cause is that of the last one.
     #[error("no resolver answered ({cause}); asked {asked}; set global.bootstrap_resolver")]
-    Unanswered {
-        asked: String,
-        cause: Box<ResolveError>,
-    },
+    Unanswered { asked: String, cause: Box<Self> },
 }
 
 impl ResolveError {
