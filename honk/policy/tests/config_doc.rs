@@ -1,5 +1,10 @@
 //! The key tables in docs/CONFIG.md are those of the code. `HONK_BLESS=1` writes them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test may read the document it checks"
+)]
+
 use std::fmt::Write as _;
 
 use honk_policy::config::keys::{Built, Key, Reload, tables};

@@ -9,7 +9,10 @@ use std::{
 };
 
 use honk_common::param::{DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT};
-use honk_policy::{config::OnCrash, group::GroupTable};
+use honk_policy::{
+    config::{OnCrash, Typed},
+    group::GroupTable,
+};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -174,14 +177,30 @@ fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {
 
 fn settings(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> datapath::Settings {
     let global = &candidate.config.global;
+    let declared = |key: &str| {
+        let key = format!("experimental.datapath.{key}");
+        candidate.config.settings.get(&key)
+    };
+    let text = |key: &str| match declared(key) {
+        Some(Typed::Text(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    let sockets = match declared("udp_sockets") {
+        Some(Typed::Int(n)) => *n as usize,
+        _ => 0,
+    };
     datapath::Settings {
         own_mark: global.own_mark,
         tproxy_port: global.tproxy_port,
         flow_entries: global.flow_entries,
         lan: global.lan_interface.clone(),
-        udp_sockets: 0,
-        tcx_first: false,
-        redirect_peer: RedirectPeer::Auto,
+        udp_sockets: sockets,
+        tcx_first: text("tcx_order") == Some("first"),
+        redirect_peer: match text("redirect_peer") {
+            Some("on") => RedirectPeer::On,
+            Some("off") => RedirectPeer::Off,
+            _ => RedirectPeer::Auto,
+        },
         pin_root: plan.pin_root.clone(),
         runtime_dir: dirs.runtime.clone(),
         sysctls: global.auto_config_kernel_parameter,

@@ -117,7 +117,7 @@ impl Engine {
             return self.rejected(&findings, "configuration refused");
         };
         self.reloads.phase("validate");
-        let restart = restart_required(&before.config, &candidate.config);
+        let restart = config::restart_required(&before.config, &candidate.config);
         if !restart.is_empty() {
             let message = format!(
                 "{} changed: restart honk to apply; nothing was changed now",
@@ -293,16 +293,6 @@ impl Engine {
 
 fn has_node(snapshot: &Snapshot, id: NodeId) -> bool {
     snapshot.groups.nodes().iter().any(|n| n.id == id)
-}
-
-/// Keys that only a restart applies.
-fn restart_required(old: &Config, new: &Config) -> Vec<String> {
-    let mut keys = config::restart_required(old, new);
-    // The pinned links are made at the start; changing them under live hooks is not built.
-    if old.global.on_crash != new.global.on_crash {
-        keys.push("global.on_crash".to_owned());
-    }
-    keys
 }
 
 /// Sections whose meaning differs.

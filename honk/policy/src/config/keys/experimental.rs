@@ -1,7 +1,7 @@
 //! Keys of the subsections of `experimental`.
 
 use super::{
-    Built::No,
+    Built::{No, Yes},
     Key,
     Kind::*,
     Reload::{Hot, Restart},
@@ -43,11 +43,11 @@ pub const EXPERIMENTAL: &[(&str, &[Key])] = &[
         row("rate_limit", Text, "20/5s", Hot, No, "burst and window of one message"),
     ]),
     ("datapath", &[
-        row("tcx_order", Word(&["last", "first"], &[]), "last", Restart, No,
+        row("tcx_order", Word(&["last", "first"], &[]), "last", Restart, Yes,
             "place among other programs of an interface"),
-        row("redirect_peer", Word(&["auto", "on", "off"], &[]), "auto", Restart, No,
+        row("redirect_peer", Word(&["auto", "on", "off"], &[]), "auto", Restart, Yes,
             "hand packets over without the backlog"),
-        row("udp_sockets", Int(0, 64), "0", Restart, No,
+        row("udp_sockets", Int(0, 64), "0", Restart, Yes,
             "UDP receive sockets per family; 0 is one per CPU, at most 4"),
         row("xdp_guard", Bool, "false", Restart, No, "early drop program"),
     ]),

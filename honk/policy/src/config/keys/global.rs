@@ -45,7 +45,7 @@ pub const GLOBAL: &[Key] = &[
         "hold ambiguous first UDP packets until the name is known"),
     row("data_dir", AbsolutePath, "", Restart, Yes,
         "state directory; unset is $STATE_DIRECTORY or /var/lib/honk"),
-    row("on_crash", Word(&["block", "direct"], &[]), "block", Hot, Yes,
+    row("on_crash", Word(&["block", "direct"], &[]), "block", Restart, Yes,
         "what happens to non-direct verdicts while the daemon is dead"),
     row("drain_timeout", Duration(Seconds, 0, 25_000), "5s", Hot, Yes,
         "how long a graceful stop waits for live relays"),
