@@ -16,10 +16,7 @@ use std::{
 };
 
 use honk_grammar::diag::{Diagnostic, Severity};
-use honk_policy::{
-    config::{self, Config},
-    id::NodeId,
-};
+use honk_policy::{config, id::NodeId};
 use tokio::sync::oneshot;
 
 pub(crate) use self::log::{Busy, RESULTS, ReloadLog, TRIGGERS, Trigger};
