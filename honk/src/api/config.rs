@@ -14,14 +14,14 @@ use super::{
     Shared,
     doc::{ConfigInfo, Validation},
     error::ApiError,
-    query,
+    query::{self, Nothing, Params},
 };
 use crate::{
     app::source::{self, Purpose, Spec},
     clock,
 };
 
-pub(super) async fn info(State(shared): State<Shared>) -> Json<ConfigInfo> {
+pub(super) async fn info(State(shared): State<Shared>, _: Params<Nothing>) -> Json<ConfigInfo> {
     let snapshot = shared.engine.snapshot();
     Json(ConfigInfo {
         config_revision: snapshot.revision.to_string(),
@@ -40,6 +40,7 @@ struct Wanted {
 
 pub(super) async fn validate(
     State(shared): State<Shared>,
+    _: Params<Nothing>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Validation>, ApiError> {

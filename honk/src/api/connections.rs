@@ -15,7 +15,7 @@ use super::{
     Shared,
     doc::{CloseResult, Conn, Endpoint, Page, Rule},
     error::ApiError,
-    query::{self, Paging, Params},
+    query::{self, Nothing, Paging, Params},
 };
 use crate::{
     app::{
@@ -30,9 +30,10 @@ use crate::{
 /// Longest wait for flows to end.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// Filters of list and close.
+/// Filters of the list.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Filter {
+#[serde(deny_unknown_fields)]
+pub(super) struct Listed {
     network: Option<String>,
     src: Option<String>,
     dst: Option<String>,
@@ -42,20 +43,52 @@ pub(super) struct Filter {
     min_bytes: Option<String>,
     older_s: Option<String>,
     closed: Option<String>,
+    limit: Option<String>,
+    cursor: Option<String>,
+    fields: Option<String>,
+}
+
+/// Filters of close. What only a list understands is refused: a `limit` that is not kept
+/// would close more than was meant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    network: Option<String>,
+    src: Option<String>,
+    dst: Option<String>,
+    group: Option<String>,
+    node: Option<String>,
+    rule: Option<String>,
+    min_bytes: Option<String>,
+    older_s: Option<String>,
     all: Option<String>,
-    #[serde(flatten)]
-    paging: Paging,
 }
 
 pub(super) async fn list(
     State(shared): State<Shared>,
-    Params(filter): Params<Filter>,
+    Params(listed): Params<Listed>,
 ) -> Result<Json<Page<Value>>, ApiError> {
     let engine = &shared.engine;
+    let paging = Paging {
+        limit: listed.limit,
+        cursor: listed.cursor,
+        fields: listed.fields,
+    };
+    let filter = Filter {
+        network: listed.network,
+        src: listed.src,
+        dst: listed.dst,
+        group: listed.group,
+        node: listed.node,
+        rule: listed.rule,
+        min_bytes: listed.min_bytes,
+        older_s: listed.older_s,
+        all: None,
+    };
     let wanted = Wanted::new(&filter)?;
     let snapshot = engine.snapshot();
     let boot = boot(engine);
-    if flag("closed", filter.closed.as_deref())? {
+    if flag("closed", listed.closed.as_deref())? {
         let mut ended = engine.registry.ended();
         ended.retain(|c| wanted.takes(&c.entry));
         let ended: Vec<(u64, Closed)> = (0..).zip(ended).collect();
@@ -66,12 +99,12 @@ pub(super) async fn list(
             conn.reason = Some(REASONS[reason_index(closed.reason)].to_owned());
             conn
         };
-        return query::page(&ended, &filter.paging, |(n, _)| *n, document).map(Json);
+        return query::page(&ended, &paging, |(n, _)| *n, document).map(Json);
     }
     let mut flows = engine.registry.list();
     flows.retain(|f| wanted.takes(f));
     let document = |flow: &Arc<FlowEntry>| document(&snapshot, boot, flow);
-    query::page(&flows, &filter.paging, |f| f.id, document).map(Json)
+    query::page(&flows, &paging, |f| f.id, document).map(Json)
 }
 
 pub(super) async fn close(
@@ -99,6 +132,7 @@ pub(super) async fn close(
 pub(super) async fn close_one(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    _: Params<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
     let (boot_of_id, number) = query::id(&id, "connection")?.as_u64_pair();
     let registry = &shared.engine.registry;

@@ -5,9 +5,10 @@ use axum::{Json, extract::State};
 use super::{
     Shared,
     doc::{Datapath, Feature, KernelTraffic},
+    query::{Nothing, Params},
 };
 
-pub(super) async fn datapath(State(shared): State<Shared>) -> Json<Datapath> {
+pub(super) async fn datapath(State(shared): State<Shared>, _: Params<Nothing>) -> Json<Datapath> {
     let engine = &shared.engine;
     let snapshot = engine.snapshot();
     let counters = engine.kernel_counters();

@@ -27,7 +27,7 @@ use super::{
         Traffic,
     },
     error::ApiError,
-    query::{self, Paging, Params},
+    query::{self, Nothing, Paging, Params},
 };
 use crate::app::{
     diag,
@@ -53,6 +53,7 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    _: Params<Nothing>,
 ) -> Result<Json<Group>, ApiError> {
     let id = GroupId(query::id(&id, "group")?);
     let snapshot = shared.engine.snapshot();
@@ -63,6 +64,7 @@ pub(super) async fn one(
 pub(super) async fn by_name(
     State(shared): State<Shared>,
     Path(name): Path<String>,
+    _: Params<Nothing>,
 ) -> Result<Json<Group>, ApiError> {
     let snapshot = shared.engine.snapshot();
     let group = snapshot.groups.group_named(&name);
@@ -73,6 +75,7 @@ pub(super) async fn by_name(
 pub(super) async fn selection(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    _: Params<Nothing>,
 ) -> Result<Json<SelectionResult>, ApiError> {
     let id = GroupId(query::id(&id, "group")?);
     let snapshot = shared.engine.snapshot();
@@ -125,6 +128,10 @@ pub(super) async fn select(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<SelectionResult>, ApiError> {
+    if how.network.is_some() {
+        let text = "the network of a selection stands in the body";
+        return Err(ApiError::bad_query("network", text));
+    }
     let group = GroupId(query::id(&id, "group")?);
     let wanted: Wanted = query::json(&headers, &body)?;
     let member = member(&shared.engine.snapshot(), group, &wanted.member_id)?;

@@ -12,7 +12,13 @@ use honk_policy::{
     id::{MemberId, Network},
 };
 
-use super::{Shared, error::ApiError, layer, server, status};
+use super::{
+    Shared,
+    error::ApiError,
+    layer,
+    query::{Nothing, Params},
+    server, status,
+};
 use crate::{
     app::{
         admission::{KINDS, REFUSALS},
@@ -32,7 +38,10 @@ use crate::{
 
 const STATES: [&str; 5] = ["starting", "running", "degraded", "suspended", "stopping"];
 
-pub(super) async fn scrape(State(shared): State<Shared>) -> Result<Response, ApiError> {
+pub(super) async fn scrape(
+    State(shared): State<Shared>,
+    _: Params<Nothing>,
+) -> Result<Response, ApiError> {
     let Ok(_permit) = shared.scrapes.try_acquire() else {
         let text = "two scrapes are running already";
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text));

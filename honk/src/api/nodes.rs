@@ -18,17 +18,19 @@ use super::{
     Shared,
     doc::{Node, Page},
     error::ApiError,
-    query::{self, Paging, Params},
+    query::{self, Nothing, Paging, Params},
 };
 use crate::app::{admission::is_builtin, engine::Engine, snapshot::Snapshot};
 
 /// Filters of the list.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Filter {
     /// Name or id of a group: its direct members only.
     group: Option<String>,
-    #[serde(flatten)]
-    paging: Paging,
+    limit: Option<String>,
+    cursor: Option<String>,
+    fields: Option<String>,
 }
 
 pub(super) async fn list(
@@ -47,12 +49,18 @@ pub(super) async fn list(
     }
     let active = active(&shared.engine);
     let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active);
-    query::page(&nodes, &filter.paging, |(n, _)| *n, document).map(Json)
+    let paging = Paging {
+        limit: filter.limit,
+        cursor: filter.cursor,
+        fields: filter.fields,
+    };
+    query::page(&nodes, &paging, |(n, _)| *n, document).map(Json)
 }
 
 pub(super) async fn one(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    _: Params<Nothing>,
 ) -> Result<Json<Node>, ApiError> {
     let id = NodeId(query::id(&id, "node")?);
     let snapshot = shared.engine.snapshot();

@@ -4,7 +4,10 @@ use axum::{
     extract::{FromRequestParts, Query},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Visitor},
+};
 use serde_json::Value;
 
 use super::{doc::Page, error::ApiError};
@@ -14,7 +17,8 @@ const LIMIT: usize = 200;
 /// Most items of a page.
 const MAX_LIMIT: usize = 1000;
 
-/// The query of a request; unknown parameters are errors when `T` says so.
+/// The query of a request. Every `T` refuses unknown parameters: a filter with a typo would
+/// match more than was meant.
 #[derive(Debug)]
 pub(super) struct Params<T>(pub(super) T);
 
@@ -67,16 +71,22 @@ pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
     })
 }
 
-/// Parameters of every list.
+/// The query of a route that takes no parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// Parameters of every list. Filters repeat them: serde cannot both flatten and refuse.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Paging {
-    limit: Option<String>,
-    cursor: Option<String>,
-    fields: Option<String>,
+    pub(super) limit: Option<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) fields: Option<String>,
 }
 
 /// One page of items that are sorted by a growing key.
-pub(super) fn page<T, D: Serialize>(
+pub(super) fn page<T, D: Serialize + DeserializeOwned>(
     items: &[T],
     paging: &Paging,
     key: impl Fn(&T) -> u64,
@@ -102,7 +112,7 @@ pub(super) fn page<T, D: Serialize>(
     let rest = items.get(begin..).unwrap_or_default();
     let shown = &rest[..rest.len().min(limit)];
     let next = shown.last().filter(|_| rest.len() > limit);
-    let fields: Option<Vec<&str>> = paging.fields.as_deref().map(|f| f.split(',').collect());
+    let fields = paging.fields.as_deref().map(selected::<D>).transpose()?;
     let values = shown.iter().map(|item| {
         let mut value = serde_json::to_value(document(item)).unwrap_or_default();
         if let (Some(fields), Some(object)) = (&fields, value.as_object_mut()) {
@@ -115,6 +125,54 @@ pub(super) fn page<T, D: Serialize>(
         next_cursor: next.map(|item| format!("k{}", key(item))),
         total: items.len(),
     })
+}
+
+/// The names of a `fields` parameter, which must be fields of `D`.
+fn selected<D: DeserializeOwned>(text: &str) -> Result<Vec<&str>, ApiError> {
+    let names: Vec<&str> = text.split(',').collect();
+    let known = field_names::<D>();
+    match names.iter().find(|n| !known.contains(n)) {
+        None => Ok(names),
+        Some(name) => {
+            let text = format!("no field `{name}`; there are {}", known.join(", "));
+            Err(ApiError::bad_query("fields", text))
+        }
+    }
+}
+
+/// The fields of a struct, as its derived reader asks for them.
+fn field_names<D: DeserializeOwned>() -> &'static [&'static str] {
+    let mut names: &'static [&'static str] = &[];
+    // Always an error: there is nothing to read.
+    drop(D::deserialize(Asked(&mut names)));
+    names
+}
+
+/// A reader without data that keeps what it was asked for.
+struct Asked<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Asked<'_> {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(serde::de::Error::custom("nothing to read"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        self.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier
+        ignored_any
+    }
 }
 
 /// An id in a path.
@@ -157,12 +215,21 @@ mod tests {
 
     #[test]
     fn fields_trim_objects() {
-        let p = Paging {
-            fields: Some("a,c".into()),
-            ..Paging::default()
+        #[derive(Serialize, Deserialize)]
+        struct Document {
+            a: u64,
+            #[serde(rename = "final")]
+            last: u64,
+        }
+        let get = |fields: &str| {
+            let p = Paging {
+                fields: Some(fields.to_owned()),
+                ..Paging::default()
+            };
+            page(&[1u64], &p, |i| *i, |i| Document { a: *i, last: 2 }).map(|p| p.items)
         };
-        let document = |_: &u64| serde_json::json!({"a": 1, "b": 2});
-        let trimmed = page(&[1u64], &p, |i| *i, document).unwrap();
-        assert_eq!(trimmed.items, [serde_json::json!({"a": 1})]);
+        assert_eq!(get("a").unwrap(), [serde_json::json!({"a": 1})]);
+        assert_eq!(get("final").unwrap(), [serde_json::json!({"final": 2})]);
+        assert!(get("a,nope").is_err() && get("last").is_err() && get("").is_err());
     }
 }

@@ -17,7 +17,7 @@ use super::{
     doc::ReloadState,
     error::ApiError,
     layer::MAX_WAIT,
-    query::{self, Params},
+    query::{self, Nothing, Params},
 };
 use crate::{
     app::{kernel::KernelError, reload::Trigger},
@@ -150,6 +150,7 @@ pub(super) async fn suspend(
 
 pub(super) async fn resume(
     State(shared): State<Shared>,
+    _: Params<Nothing>,
 ) -> Result<Json<serde_json::Value>, ApiError> {
     shared.engine.open().map_err(|e| unhealthy(&e))?;
     Ok(Json(serde_json::json!({ "state": "running" })))

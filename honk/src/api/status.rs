@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{
     Shared,
     doc::{Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
+    query::{Nothing, Params},
 };
 use crate::{
     app::{
@@ -40,7 +41,7 @@ const LINKS: [&str; 11] = [
     "/readyz",
 ];
 
-pub(super) async fn discovery(State(shared): State<Shared>) -> Json<Discovery> {
+pub(super) async fn discovery(State(shared): State<Shared>, _: Params<Nothing>) -> Json<Discovery> {
     let engine = &shared.engine;
     let snapshot = engine.snapshot();
     Json(Discovery {
@@ -58,7 +59,7 @@ pub(super) async fn discovery(State(shared): State<Shared>) -> Json<Discovery> {
     })
 }
 
-pub(super) async fn status(State(shared): State<Shared>) -> Json<Status> {
+pub(super) async fn status(State(shared): State<Shared>, _: Params<Nothing>) -> Json<Status> {
     Json(document(&shared.engine))
 }
 
@@ -152,12 +153,12 @@ pub(super) fn state(engine: &Engine, interfaces: &[Interface]) -> (&'static str,
 }
 
 /// Whether the process answers.
-pub(super) async fn health() -> Json<serde_json::Value> {
+pub(super) async fn health(_: Params<Nothing>) -> Json<serde_json::Value> {
     Json(json!({ "status": "ok" }))
 }
 
 /// Whether flows are intercepted.
-pub(super) async fn ready(State(shared): State<Shared>) -> Response {
+pub(super) async fn ready(State(shared): State<Shared>, _: Params<Nothing>) -> Response {
     let (state, _) = state(&shared.engine, &shared.engine.kernel.interfaces());
     let (code, word) = match state {
         "running" => (StatusCode::OK, "ok"),

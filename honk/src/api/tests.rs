@@ -83,6 +83,66 @@ async fn every_answer_carries_id_generation_and_is_not_stored() {
 }
 
 #[tokio::test]
+async fn no_route_takes_a_parameter_that_it_does_not_know() {
+    let world = World::new(CONFIG);
+    let _route = admit(&world, Network::Tcp, "203.0.113.1:80");
+    let id = proxy(&world).await["id"].as_str().unwrap().to_owned();
+    let get = |path: &str| (Method::GET, path.to_owned());
+    let mut routes = vec![
+        get("/api/v1"),
+        get("/api/v1/status"),
+        get("/api/v1/groups"),
+        get(&format!("/api/v1/groups/{id}")),
+        get("/api/v1/groups/by-name/proxy"),
+        get(&format!("/api/v1/groups/{id}/selection")),
+        get("/api/v1/nodes"),
+        get(&format!("/api/v1/nodes/{id}")),
+        get("/api/v1/connections"),
+        get("/api/v1/reload"),
+        get("/api/v1/config"),
+        get("/api/v1/datapath"),
+        get("/metrics"),
+        get("/healthz"),
+        get("/readyz"),
+    ];
+    let others = [
+        (Method::PUT, format!("/api/v1/groups/{id}/selection")),
+        (Method::DELETE, format!("/api/v1/groups/{id}/selection")),
+        (Method::DELETE, "/api/v1/connections".to_owned()),
+        (Method::DELETE, format!("/api/v1/connections/{id}")),
+        (Method::POST, "/api/v1/reload".to_owned()),
+        (Method::POST, "/api/v1/suspend".to_owned()),
+        (Method::POST, "/api/v1/resume".to_owned()),
+        (Method::POST, "/api/v1/config/validate".to_owned()),
+    ];
+    routes.extend(others);
+    for (method, path) in routes {
+        let (status, value) = call(&world, method.clone(), &format!("{path}?grup=x"), None).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{method} {path}: {value}");
+        assert_eq!(value["error"]["code"], "bad_query", "{method} {path}");
+    }
+    let queries = [
+        (Method::DELETE, "connections?network=tcp&grup=x"),
+        (Method::DELETE, "connections?network=tcp&limit=1"),
+        (Method::GET, "connections?all=true"),
+        (Method::GET, "connections?fields=id,nope"),
+        (Method::GET, "groups?fields=nope"),
+        (Method::GET, "nodes?fields=nope"),
+    ];
+    for (method, query) in queries {
+        let (status, value) = call(&world, method, &format!("/api/v1/{query}"), None).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {value}");
+    }
+    assert_eq!(world.engine.registry.open(), 1);
+    let fields = get_items(&world, "connections?fields=id,rule").await;
+    assert_eq!(fields[0].as_object().unwrap().len(), 2);
+}
+
+async fn get_items(world: &World, query: &str) -> Value {
+    get(world, &format!("/api/v1/{query}")).await["items"].clone()
+}
+
+#[tokio::test]
 async fn errors_have_one_shape_whoever_made_them() {
     let world = World::new(CONFIG);
     let cases = [
