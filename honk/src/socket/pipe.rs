@@ -21,8 +21,10 @@ use rustix::{
 /// default, is one round trip of system calls per 64 KiB (performance.md 3.3).
 const SIZES: [usize; 2] = [1 << 20, 256 << 10];
 
-/// Bytes asked for in one call.
-const CHUNK: usize = 1 << 20;
+/// Bytes asked for in one call. Less than a pipe: a sender that fills the window learns of
+/// room only when a call ends, so taking all at once makes both sides wait in turn (measured:
+/// one stream gains 9 %, eight gain 4 % over asking for 1 MiB).
+const CHUNK: usize = 256 << 10;
 
 /// Pipes all pools together may hold open.
 #[derive(Clone, Debug)]
