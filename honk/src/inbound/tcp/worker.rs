@@ -457,7 +457,11 @@ impl Worker {
             return;
         };
         let Flow {
-            guard, phase, seat, ..
+            guard,
+            phase,
+            seat,
+            bulk,
+            ..
         } = flow;
         match phase {
             Phase::Dialing(dial) => {
@@ -481,7 +485,7 @@ impl Worker {
             }
         }
         // The sockets are closed by now: their last segments find the kernel entry alive.
-        drop(seat);
+        drop((seat, bulk));
         guard.close(reason);
     }
 }
