@@ -136,6 +136,7 @@ impl Daemon {
         while self.tasks.join_next().await.is_some() {}
         self.engine.save_choices().await;
         self.kernel.stop(&self.engine)?;
+        self.engine.reloads.forget();
         tracing::info!(target: "honk", "stopped");
         Ok(Exit::Success)
     }

@@ -4,7 +4,8 @@
 //! anything is touched. [`Daemon`] does the rest.
 
 use std::{
-    path::PathBuf,
+    io,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -61,13 +62,8 @@ pub(crate) fn run(
     warn(&findings);
     plan.log.apply(&candidate.config.global.log_level);
     let dirs = dirs(candidate.config.global.data_dir.as_deref())?;
-    dirs.create().map_err(|(path, e)| {
-        let text = format!(
-            "cannot make {}: {e}; run as root or name other directories",
-            path.display()
-        );
-        Failure::new(Exit::Permission, "directory", text)
-    })?;
+    dirs.create()
+        .map_err(|(path, e)| directory_failure(&path, &e))?;
     let _lock = Lock::take(&dirs.lock()).map_err(|e| lock_failure(&e))?;
     let _pid = plan
         .pidfile
@@ -114,6 +110,19 @@ fn warn(findings: &Findings) {
     {
         tracing::warn!(target: "honk::config", "{}", diag::short(d));
     }
+}
+
+/// Being root does not help against a file that stands where a directory should be.
+fn directory_failure(path: &Path, e: &io::Error) -> Failure {
+    let (exit, remedy) = match e.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => (
+            Exit::Conflict,
+            "a file is in the way; name a directory with --state-dir or --runtime-dir",
+        ),
+        _ => (Exit::Permission, "run as root or name other directories"),
+    };
+    let text = format!("cannot make {}: {e}; {remedy}", path.display());
+    Failure::new(exit, "directory", text)
 }
 
 fn lock_failure(e: &LockError) -> Failure {
@@ -217,4 +226,24 @@ fn dump(engine: &Engine) {
         reload = reload.state,
         "state dump"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_the_way_of_a_directory_is_not_a_matter_of_rights() {
+        let base = crate::state::file::tests::scratch("runfile");
+        let file = base.join("f");
+        std::fs::write(&file, "").unwrap();
+        for runtime in [file.clone(), file.join("below")] {
+            let state = base.join("s");
+            let (path, e) = Dirs { state, runtime }.create().unwrap_err();
+            let failure = directory_failure(&path, &e);
+            assert_eq!(failure.exit, Exit::Conflict, "{failure}");
+            assert!(failure.message.contains("name a directory"), "{failure}");
+        }
+        std::fs::remove_dir_all(base).unwrap();
+    }
 }

@@ -38,6 +38,9 @@ pub(crate) enum Purpose {
     Run,
 }
 
+/// Code of the warning about a daemon that has nothing to do.
+pub(crate) const NO_LAN: &str = "no-lan-interface";
+
 /// A configuration that could run.
 #[derive(Debug)]
 pub(crate) struct Candidate {
@@ -112,6 +115,14 @@ fn finish(
     }
     if config::is_fatal(&list) {
         candidate = None;
+    }
+    if purpose == Purpose::Run
+        && let Some(candidate) = &candidate
+        && candidate.config.global.lan_interface.is_empty()
+    {
+        let message = "no `lan_interface` is set: nothing is intercepted".to_owned();
+        let finding = Diagnostic::new(Severity::Warning, "", NO_LAN, None, message);
+        list.push(finding.about("global", "lan_interface"));
     }
     Outcome {
         candidate,

@@ -178,6 +178,7 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
     let exit = match (status, code) {
         (StatusCode::UNPROCESSABLE_ENTITY, "not_a_member") => Exit::NotFound,
         (StatusCode::UNPROCESSABLE_ENTITY, _) => Exit::Config,
+        (StatusCode::BAD_REQUEST, "bad_query") => Exit::Usage,
         (StatusCode::NOT_FOUND, _) => Exit::NotFound,
         (StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED, _) => Exit::Conflict,
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => Exit::Unreachable,
@@ -206,6 +207,7 @@ mod tests {
         assert_eq!(exit(409, "reload_in_progress"), Exit::Conflict);
         assert_eq!(exit(422, "not_a_member"), Exit::NotFound);
         assert_eq!(exit(422, "invalid"), Exit::Config);
+        assert_eq!(exit(400, "bad_query"), Exit::Usage);
         assert_eq!(exit(504, "timeout"), Exit::Timeout);
         assert_eq!(exit(503, "starting"), Exit::Unreachable);
         assert_eq!(exit(500, "internal"), Exit::Failure);

@@ -34,6 +34,9 @@ async fn list(session: &Session, filter: &Filter, closed: bool) -> Result<Exit, 
     }
     let path = format!("/api/v1/connections?{}", query.join("&"));
     let conns: Vec<Conn> = lookup::all(&session.client, &path).await?;
+    if conns.is_empty() {
+        named(session, filter).await?;
+    }
     let out = &session.out;
     if out.json {
         out.document("conn.list/1", &conns, &[] as &[String])?;
@@ -85,6 +88,9 @@ async fn close_matching(
     }
     let path = format!("/api/v1/connections?{}", query.join("&"));
     let result: CloseResult = session.client.call(Method::DELETE, &path, None).await?;
+    if result.matched == 0 {
+        named(session, filter).await?;
+    }
     report(session, result)
 }
 
@@ -131,6 +137,13 @@ fn report(session: &Session, result: CloseResult) -> Result<Exit, Failure> {
         return Ok(Exit::Partial);
     }
     Ok(Exit::Success)
+}
+
+/// Nothing matched: perhaps because a name is none. Flows outlive names, so this is not asked
+/// before.
+async fn named(session: &Session, filter: &Filter) -> Result<(), Failure> {
+    let (group, node) = (filter.group.as_deref(), filter.node.as_deref());
+    lookup::exists(&session.client, group, node).await
 }
 
 /// Query of a filter.

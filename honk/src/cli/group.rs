@@ -110,13 +110,6 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
         ("ID", Align::Left),
     ]);
     for m in &group.members {
-        let now = |sel: &Sel| sel.member_id.as_deref() == Some(m.id.as_str());
-        let mark = match (now(&group.selection.tcp), now(&group.selection.udp)) {
-            (true, true) => "*",
-            (true, false) => "t",
-            (false, true) => "u",
-            (false, false) => "",
-        };
         let can = |e: &crate::api::doc::Elig| {
             let why = e.reason.as_deref().unwrap_or("no");
             if e.ok {
@@ -126,7 +119,7 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
             }
         };
         table.row(vec![
-            mark.to_owned(),
+            mark(&m.id, &group.selection),
             m.name.clone(),
             m.kind.clone(),
             can(&m.eligible.tcp),
@@ -136,6 +129,30 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     }
     text.push_str(&table.render(out));
     out.text(&text)
+}
+
+/// `*` for the member of an explicit choice, `>` for a current one that nobody chose; with
+/// the network in front when the two differ.
+fn mark(id: &str, PerNet { tcp, udp }: &PerNet<Sel>) -> String {
+    let sign = |sel: &Sel| match sel.member_id.as_deref() == Some(id) {
+        false => "",
+        true if sel.source == "choice" => "*",
+        true => ">",
+    };
+    match (sign(tcp), sign(udp)) {
+        (t, u) if t == u => t.to_owned(),
+        (t, "") => format!("t{t}"),
+        ("", u) => format!("u{u}"),
+        (t, u) => format!("t{t}u{u}"),
+    }
+}
+
+/// A reason code as a sentence.
+fn sentence(code: &str, member: &str) -> String {
+    match code {
+        "udp_incapable" => format!("{member} carries no UDP: UDP flows of the group are refused"),
+        code => code.to_owned(),
+    }
 }
 
 async fn select(
@@ -191,7 +208,9 @@ fn report(
         ));
     }
     for warning in &result.warnings {
-        out.note(&format!("warning: {}", clean(warning)));
+        let member = udp.member_name.as_deref().unwrap_or("the member");
+        let text = sentence(warning, member);
+        out.note(&format!("warning: {}", clean(&text)));
     }
     out.text(&text)
 }
@@ -202,19 +221,12 @@ async fn find(session: &Session, name: &str) -> Result<Group, Failure> {
     } else {
         format!("/api/v1/groups/by-name/{}", lookup::encode(name))
     };
-    session.client.get(&path).await.map_err(|failure| {
-        if failure.exit != Exit::NotFound {
-            return failure;
+    match session.client.get(&path).await {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            Err(lookup::unknown_group(&session.client, name).await)
         }
-        let text = format!(
-            "no such group: {}; `honk group list` shows all",
-            clean(name)
-        );
-        Failure {
-            message: text,
-            ..failure
-        }
-    })
+        group => group,
+    }
 }
 
 /// The id of a direct member. Two of the same name are two different servers, so a name alone
@@ -238,7 +250,8 @@ fn member_id(group: &Group, member: &str, first: bool) -> Result<String, Failure
                 clean(&group.name),
                 clean(&names.join(", "))
             );
-            Err(Failure::new(Exit::NotFound, "not_found", text).details(json!({"kind": "member"})))
+            let details = json!({"kind": "member", "name": member});
+            Err(Failure::new(Exit::NotFound, "not_found", text).details(details))
         }
         [one] => Ok((*one).to_owned()),
         [one, ..] if first => Ok((*one).to_owned()),
@@ -353,6 +366,27 @@ mod tests {
             member_id(&group, "x", false).unwrap_err().exit,
             Exit::NotFound
         );
+    }
+
+    #[test]
+    fn only_explicit_choices_get_the_star() {
+        let marked = |tcp: &str, udp: &str| {
+            let (tcp, udp) = (sel(Some("a"), None, tcp), sel(Some("a"), None, udp));
+            mark("a", &PerNet { tcp, udp })
+        };
+        assert_eq!(marked("choice", "choice"), "*");
+        assert_eq!(marked("first", "default"), ">");
+        assert_eq!(marked("choice", "first"), "t*u>");
+        let apart = PerNet {
+            tcp: sel(Some("a"), None, "first"),
+            udp: sel(Some("b"), None, "choice"),
+        };
+        assert_eq!(
+            (mark("a", &apart), mark("b", &apart)),
+            ("t>".into(), "u*".into())
+        );
+        assert_eq!(mark("c", &apart), "");
+        assert!(sentence("udp_incapable", "h").starts_with("h carries no UDP"));
     }
 
     #[test]

@@ -2,8 +2,14 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{client::Client, exit::Failure};
-use crate::api::doc::Page;
+use serde_json::json;
+
+use super::{
+    client::Client,
+    exit::{Exit, Failure},
+    output::clean,
+};
+use crate::api::doc::{Group, Node, Page};
 
 /// Largest page the daemon gives.
 const PAGE: usize = 1000;
@@ -27,6 +33,58 @@ pub(crate) async fn all<T: DeserializeOwned>(
             return Ok(items);
         }
     }
+}
+
+/// A name that means nothing, with the nearest names that mean something.
+pub(crate) fn unknown<'a>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Failure {
+    let near = honk_grammar::suggest(name, known);
+    let help = match near.as_slice() {
+        [] => format!("`honk {kind} list` shows all"),
+        near => format!("did you mean {}?", clean(&near.join(" or "))),
+    };
+    let text = format!("no such {kind}: {}; {help}", clean(name));
+    let details = json!({ "kind": kind, "name": name, "suggestions": near });
+    Failure::new(Exit::NotFound, "not_found", text).details(details)
+}
+
+/// The same for a group; asks the daemon for the names there are.
+pub(crate) async fn unknown_group(client: &Client, name: &str) -> Failure {
+    match all::<Group>(client, "/api/v1/groups").await {
+        Ok(groups) => unknown("group", name, groups.iter().map(|g| g.name.as_str())),
+        Err(failure) => failure,
+    }
+}
+
+/// Fails when a filter names a group or a node that does not exist.
+pub(crate) async fn exists(
+    client: &Client,
+    group: Option<&str>,
+    node: Option<&str>,
+) -> Result<(), Failure> {
+    if group.is_none() && node.is_none() {
+        return Ok(());
+    }
+    let nodes: Vec<Node> = all(client, "/api/v1/nodes").await?;
+    let is_node = |name: &&str| nodes.iter().any(|n| n.name == *name || n.id == *name);
+    if let Some(name) = node.filter(|name| !is_node(name)) {
+        return Err(unknown("node", name, nodes.iter().map(|n| n.name.as_str())));
+    }
+    // An outbound may be a node by itself.
+    if let Some(name) = group.filter(|name| !is_node(name)) {
+        let groups: Vec<Group> = all(client, "/api/v1/groups").await?;
+        if !groups.iter().any(|g| g.name == name) {
+            return Err(unknown(
+                "group",
+                name,
+                groups.iter().map(|g| g.name.as_str()),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a word is an id rather than a name.

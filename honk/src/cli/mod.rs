@@ -130,14 +130,23 @@ pub(crate) struct Session {
 fn usage(e: &clap::Error, json: bool) -> ExitCode {
     let code = u8::try_from(e.exit_code()).unwrap_or_else(|_| Exit::Usage.code());
     if json && code != 0 {
-        let first = e.to_string();
-        let line = first.lines().next().unwrap_or_default().to_owned();
-        let failure = Failure::new(Exit::Usage, "usage", line.trim_start_matches("error: "));
+        let failure = Failure::new(Exit::Usage, "usage", said(&e.to_string()));
         println_quietly(&failure.document().to_string());
     }
     // A closed pipe has nobody to complain to.
     let _ = e.print();
     ExitCode::from(code)
+}
+
+/// What an error of the parser says, in one line and without the usage that follows it.
+fn said(text: &str) -> String {
+    let text = text.trim_start_matches("error: ");
+    let end = ["\nUsage:", "\nFor more information"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min();
+    let text = text.get(..end.unwrap_or(text.len())).unwrap_or(text);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn finish(out: &Output, result: Result<Exit, Failure>) -> ExitCode {

@@ -27,7 +27,13 @@ pub(crate) async fn run(session: &Session, command: args::Node) -> Result<Exit, 
 
 async fn list(session: &Session, group: Option<&str>) -> Result<(), Failure> {
     let query = group.map_or(String::new(), |g| format!("?group={}", lookup::encode(g)));
-    let nodes: Vec<Node> = lookup::all(&session.client, &format!("/api/v1/nodes{query}")).await?;
+    let path = format!("/api/v1/nodes{query}");
+    let nodes: Vec<Node> = match (lookup::all(&session.client, &path).await, group) {
+        (Err(failure), Some(group)) if failure.exit == Exit::NotFound => {
+            return Err(lookup::unknown_group(&session.client, group).await);
+        }
+        (nodes, _) => nodes?,
+    };
     let out = &session.out;
     if out.json {
         return out.document("node.list/1", &nodes, &[] as &[String]);
@@ -79,9 +85,20 @@ async fn find(session: &Session, name: &str) -> Result<Node, Failure> {
         return session.client.get(&format!("/api/v1/nodes/{name}")).await;
     }
     let nodes: Vec<Node> = lookup::all(&session.client, "/api/v1/nodes").await?;
-    // A name means the first node declared with it, everywhere in honk.
-    nodes.into_iter().find(|n| n.name == name).ok_or_else(|| {
-        let text = format!("no such node: {}", clean(name));
-        Failure::new(Exit::NotFound, "not_found", text).details(json!({ "kind": "node" }))
-    })
+    let (mut named, others): (Vec<Node>, Vec<Node>) =
+        nodes.into_iter().partition(|n| n.name == name);
+    if named.len() > 1 {
+        let ids: Vec<&str> = named.iter().map(|n| n.id.as_str()).collect();
+        let text = format!(
+            "{} nodes are named {}; give an id ({})",
+            ids.len(),
+            clean(name),
+            ids.join(", ")
+        );
+        let details = json!({ "ids": ids });
+        return Err(Failure::new(Exit::Conflict, "ambiguous", text).details(details));
+    }
+    named
+        .pop()
+        .ok_or_else(|| lookup::unknown("node", name, others.iter().map(|n| n.name.as_str())))
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::doc::{Group, Status},
-    app::diag::short,
+    app::{diag::short, source::NO_LAN},
 };
 
 /// Pause between two looks of `--wait`.
@@ -164,6 +164,9 @@ fn missing(status: &Status) -> Option<String> {
     }
     if status.datapath.gate != "open" {
         return Some(format!("the gate is {}", status.datapath.gate));
+    }
+    if status.warnings.iter().any(|w| w.code == NO_LAN) {
+        return Some("nothing is intercepted because no lan_interface is set".to_owned());
     }
     let waiting = status.datapath.interfaces.iter().find(|i| !i.attached)?;
     Some(format!("interface {} is not attached", waiting.name))

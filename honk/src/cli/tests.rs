@@ -125,6 +125,9 @@ async fn names_that_mean_nothing_are_code_7() {
         &["group", "show", "nope"][..],
         &["group", "select", "nope", "a"],
         &["group", "select", "proxy", "c"],
+        &["conn", "list", "--group", "nope"],
+        &["conn", "list", "--node", "nope"],
+        &["conn", "close", "--node", "nope"],
         &["node", "show", "nope"],
         &["node", "list", "--group", "nope"],
         &["conn", "close", "00000000-0000-4000-8000-000000000000"],
@@ -133,6 +136,67 @@ async fn names_that_mean_nothing_are_code_7() {
         assert_eq!(served.code(words).await, 7, "{words:?}");
     }
     served.end().await;
+}
+
+#[tokio::test]
+async fn wrong_names_are_told_with_the_nearest_ones() {
+    let served = Served::new();
+    for words in [
+        &["group", "select", "prxy", "a"][..],
+        &["node", "list", "--group", "prxy"],
+        &["conn", "list", "--group", "prxy"],
+    ] {
+        let failure = served.honk(words).await.unwrap_err();
+        let text = "no such group: prxy; did you mean proxy?";
+        assert_eq!(failure.message, text, "{words:?}");
+        assert_eq!(failure.details.unwrap()["name"], "prxy", "{words:?}");
+    }
+    assert_eq!(served.code(&["conn", "list", "--src", "zz"]).await, 2);
+    for known in ["proxy", "c", "direct"] {
+        assert_eq!(served.code(&["conn", "list", "--group", known]).await, 0);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn two_nodes_of_one_name_are_a_conflict_with_both_ids() {
+    let served = Served::new();
+    let twin = CONFIG.replace("node { a:", "node { a: 'socks5://192.0.2.9:1080'\n a:");
+    served.world.edit(&twin);
+    assert_eq!(served.code(&["reload"]).await, 0);
+    let failure = served.honk(&["node", "show", "a"]).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Conflict);
+    let ids = failure.details.unwrap()["ids"].clone();
+    assert_eq!(ids.as_array().unwrap().len(), 2);
+    let first = ids[0].as_str().unwrap();
+    assert_eq!(served.code(&["node", "show", first]).await, 0);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_daemon_without_an_interface_says_that_it_intercepts_nothing() {
+    let served = Served::new();
+    assert_eq!(served.code(&["status", "--wait", "0"]).await, 0);
+    for none in ["", "lan_interface: ''"] {
+        served
+            .world
+            .edit(&CONFIG.replace("lan_interface: lan0", none));
+        assert_eq!(served.code(&["reload"]).await, 0);
+        let failure = served.honk(&["status", "--wait", "0"]).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Timeout);
+        assert!(failure.message.contains("no lan_interface"), "{failure}");
+    }
+    served.end().await;
+}
+
+#[test]
+fn usage_errors_in_json_keep_what_is_missing() {
+    let error = Cli::try_parse_from(["honk", "group", "select", "g"]).unwrap_err();
+    let text = said(&error.to_string());
+    assert!(
+        text.contains("<MEMBER>") && !text.contains("Usage"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -145,6 +145,17 @@ impl ReloadLog {
         self.save(Some(clock::now()));
     }
 
+    /// Removes the file: a daemon that has ended tells nothing about reloads.
+    pub(in crate::app) fn forget(&self) {
+        match std::fs::remove_file(&self.progress) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let path = self.progress.display();
+                tracing::warn!(target: "honk::reload", %error, %path, "progress file stays");
+            }
+            _ => {}
+        }
+    }
+
     fn save(&self, finished_at: Option<String>) {
         let path = &self.progress;
         let state = self.state();

@@ -69,6 +69,9 @@ impl Engine {
         match end.result {
             Ended::Applied => {
                 tracing::info!(target: "honk::reload", generation = end.generation, "{}", end.message);
+                for diag in end.diagnostics.iter().filter(|d| d.severity == "warning") {
+                    tracing::warn!(target: "honk::config", "{}", super::diag::short(diag));
+                }
             }
             Ended::Rejected | Ended::Failed => {
                 tracing::error!(target: "honk::reload", generation = end.generation, "{}", end.message);
