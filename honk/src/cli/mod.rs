@@ -26,7 +26,10 @@ mod watch;
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
-use clap::Parser as _;
+use clap::{
+    CommandFactory as _, Parser as _,
+    error::{ContextKind, ContextValue},
+};
 use rustix::fs::Access;
 
 use self::{
@@ -63,7 +66,7 @@ pub(crate) fn main() -> ExitCode {
     let json = std::env::args_os().any(|a| a == "--json");
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => return usage(&e, json),
+        Err(e) => return usage(&named(e), json),
     };
     let out = Output::new(&cli.global, &env);
     let invocation = Invocation {
@@ -136,6 +139,23 @@ fn usage(e: &clap::Error, json: bool) -> ExitCode {
     // A closed pipe has nobody to complain to.
     let _ = e.print();
     ExitCode::from(code)
+}
+
+/// The error with aliases among its suggestions replaced by the commands they stand for.
+fn named(mut e: clap::Error) -> clap::Error {
+    let kind = ContextKind::SuggestedSubcommand;
+    if let Some(ContextValue::Strings(words)) = e.get(kind) {
+        let table = Cli::command();
+        let name = |word: &String| {
+            let command = table.find_subcommand(word);
+            command.map_or_else(|| word.clone(), |c| c.get_name().to_owned())
+        };
+        let mut names: Vec<String> = words.iter().map(name).collect();
+        names.sort_unstable();
+        names.dedup();
+        e.insert(kind, ContextValue::Strings(names));
+    }
+    e
 }
 
 /// What an error of the parser says, in one line and without the usage that follows it.

@@ -190,6 +190,17 @@ async fn a_daemon_without_an_interface_says_that_it_intercepts_nothing() {
 }
 
 #[test]
+fn suggested_commands_are_no_aliases() {
+    let error = Cli::try_parse_from(["honk", "gruop", "list"]).unwrap_err();
+    let text = said(&named(error).to_string());
+    assert!(text.contains("'group'"), "{text}");
+    assert!(
+        !text.contains("'g'") && !text.contains("'groups'"),
+        "{text}"
+    );
+}
+
+#[test]
 fn usage_errors_in_json_keep_what_is_missing() {
     let error = Cli::try_parse_from(["honk", "group", "select", "g"]).unwrap_err();
     let text = said(&error.to_string());
