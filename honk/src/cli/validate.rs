@@ -181,6 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn a_section_behind_a_broken_one_is_not_called_missing() {
+        let spec = invocation().spec_or_here();
+        for text in [
+            "global { lan_interface: lan0\nrouting { fallback: direct }",
+            "global { lan_interface: lan0 }\nnode { a: ( }\nrouting { fallback: => }",
+        ] {
+            let outcome = source::load_text(&spec, "t.dae", text.as_bytes(), Purpose::Check);
+            let found = outcome.findings.documents();
+            let missing = found.iter().any(|d| d.code == "section-missing");
+            assert!(!found.is_empty() && !missing, "{found:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_built_warns_here_and_is_refused_by_run() {
         let text = "global { lan_interface: lan0 }\nrouting { fallback: direct }\n\
                     dns { upstream { a: 'udp://192.0.2.1:53' } }";

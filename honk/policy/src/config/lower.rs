@@ -90,8 +90,10 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
     names.partial = ["node", "group", "subscription"]
         .iter()
         .any(|name| parsed.suspect(name));
+    // A broken section may have swallowed those after it.
+    let whole = parsed.broken.is_empty() && !parsed.incomplete;
     for name in ["global", "routing"] {
-        if !sections.has(name) && !parsed.suspect(name) {
+        if !sections.has(name) && whole {
             let defaults = if name == "global" {
                 "all defaults"
             } else {
