@@ -194,6 +194,15 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// Folders of unpacked crates, one per registry.
+fn registries(cargo_home: &Path) -> Result<Vec<PathBuf>> {
+    let all = cargo_home.join("registry/src");
+    std::fs::read_dir(&all)
+        .with_context(|| all.display().to_string())?
+        .map(|entry| Ok(entry?.path()))
+        .collect()
+}
+
 /// Builds into `target` and returns the object without debug sections.
 fn build(tools: &Tools, target: &Path) -> Result<Vec<u8>> {
     let root = sh::root();
@@ -210,6 +219,15 @@ fn build(tools: &Tools, target: &Path) -> Result<Vec<u8>> {
         (root, "/honk"),
     ] {
         flags.push(format!("--remap-path-prefix={}={to}", from.display()));
+    }
+    // The folder of a registry carries its host in its name, and exists once its crates were
+    // fetched.
+    sh::run(sh::cargo_nightly(&["fetch", "--locked"]).current_dir(crate_dir()))?;
+    for registry in registries(&home)? {
+        flags.push(format!(
+            "--remap-path-prefix={}=/crates",
+            registry.display()
+        ));
     }
     let mut command = sh::cargo_nightly(&["build", "--release", "--locked", "--target-dir"]);
     command
