@@ -211,7 +211,7 @@ fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Poli
     }
     let policy = spelling(report, group, text.trim(), decl.value_span)?;
     if policy != Policy::Selector {
-        let what = format!("policy `{}` is", policy.name());
+        let what = format!("policy `{}` is", shortened(text.trim()));
         report.unbuilt("group", policy.name(), decl.value_span, &what);
     }
     Some(policy)
