@@ -55,7 +55,8 @@ fn t70_switching_under_load_fails_no_flow() {
         let honk = scene.honk()?;
         let wanted = [addr::HP, addr::HP2];
         let load = Load::start(&scene.lab.hc1, PROXIED, 200, &wanted);
-        for round in 0..40 {
+        // A switch takes milliseconds; enough of them to meet a few hundred flows.
+        for round in 0..200 {
             let member = if round % 2 == 0 { "up2" } else { "up1" };
             honk.home.must(&["group", "select", "proxy", member])?;
         }
