@@ -75,6 +75,12 @@ impl Permits {
     pub(crate) fn limit(&self) -> usize {
         self.0.limit.load(SeqCst)
     }
+
+    /// Dials that wait in line.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.waiting.load(SeqCst)
+    }
 }
 
 impl Inner {
