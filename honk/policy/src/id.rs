@@ -54,6 +54,37 @@ impl Network {
     }
 }
 
+/// What was observed about a node: which kind of traffic it carries well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Domain {
+    /// Streams.
+    Tcp,
+    /// DNS over UDP.
+    DnsUdp,
+    /// Other datagrams.
+    DataUdp,
+}
+
+impl Domain {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::DnsUdp, Self::DataUdp];
+}
+
+/// Address family. Of health: the one over which the proxy server is reached. Of a target:
+/// that of the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Both, in the order of their discriminants.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+}
+
 /// Text that must not be printed: share links, passwords, subscription URLs.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(String);

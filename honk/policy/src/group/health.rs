@@ -1,13 +1,29 @@
-//! Whether a node may be selected: the seam to the health engine.
+//! Whether a node may be selected and how fast it answers: the seam to the health engine.
 
 use std::fmt;
 
-use crate::{id::Network, node::Node};
+use crate::id::{Domain, Family, GroupId, MemberId, NodeId};
 
 /// A snapshot of node health. Asked while a table is made; a transition makes a new table.
 pub trait Health: fmt::Debug + Send + Sync {
-    /// Whether the node serves the network. Never asked about built-ins.
-    fn alive(&self, node: &Node, network: Network) -> bool;
+    /// State of a node, reached over `family`; `None` when nothing was ever observed. Never
+    /// asked about built-ins.
+    fn state(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState>;
+    /// TCP state of a member under the group's own `check_url`.
+    fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState>;
+    /// Whether the node is switched off, by the operator or because it cannot be built.
+    fn disabled(&self, node: NodeId) -> bool;
+}
+
+/// What is known of a node in one domain and family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeState {
+    /// Whether it may be selected.
+    pub alive: bool,
+    /// Halving moving average of its latency; `None` when unmeasured.
+    pub latency_ms: Option<f64>,
+    /// Failures of real traffic that it has not made good yet.
+    pub strikes: u32,
 }
 
 /// Nothing is measured: unknown health is alive.
@@ -15,7 +31,15 @@ pub trait Health: fmt::Debug + Send + Sync {
 pub struct AllAlive;
 
 impl Health for AllAlive {
-    fn alive(&self, _: &Node, _: Network) -> bool {
-        true
+    fn state(&self, _: NodeId, _: Domain, _: Family) -> Option<NodeState> {
+        None
+    }
+
+    fn url_state(&self, _: GroupId, _: MemberId, _: Family) -> Option<NodeState> {
+        None
+    }
+
+    fn disabled(&self, _: NodeId) -> bool {
+        false
     }
 }

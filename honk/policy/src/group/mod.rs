@@ -19,7 +19,7 @@ mod tests;
 mod view;
 
 pub use choice::{Changed, Choice, ChooseError, Scope};
-pub use health::{AllAlive, Health};
+pub use health::{AllAlive, Health, NodeState};
 pub use member::Member;
 pub use resolve::{Refuse, Selected, Source};
 pub use slot::Retired;

@@ -14,7 +14,7 @@ use super::{
     table::{Final, Group},
 };
 use crate::{
-    id::{MemberId, Network, Uuid},
+    id::{Domain, Family, MemberId, Network, NodeId, Uuid},
     node::Node,
 };
 
@@ -201,10 +201,27 @@ impl Resolver<'_> {
         if self.network == Network::Udp && !node.protocol.udp() {
             return Err(Refuse::UdpIncapable);
         }
-        match self.health.alive(node, self.network) {
+        match self.alive(node.id) {
             true => Ok(()),
             false => Err(Refuse::AllDead),
         }
+    }
+
+    /// Alive over some family: UDP is carried by either of its domains, and by TCP's word for a
+    /// node whose UDP was never observed (G-106).
+    fn alive(&self, node: NodeId) -> bool {
+        let alive = |domain, family| self.health.state(node, domain, family).map(|s| s.alive);
+        let over = |family| match self.network {
+            Network::Tcp => alive(Domain::Tcp, family).unwrap_or(true),
+            Network::Udp => {
+                let [dns, data] = [Domain::DnsUdp, Domain::DataUdp].map(|d| alive(d, family));
+                match (dns, data) {
+                    (None, None) => alive(Domain::Tcp, family).unwrap_or(true),
+                    (dns, data) => dns == Some(true) || data == Some(true),
+                }
+            }
+        };
+        !self.health.disabled(node) && Family::ALL.into_iter().any(over)
     }
 
     fn final_(

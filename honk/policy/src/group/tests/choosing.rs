@@ -77,7 +77,7 @@ fn only_direct_members_of_known_groups_are_accepted() {
     assert_eq!(choose("inner", member(2)), Ok(BOTH));
     let inner = MemberId::Group(at(&table, "inner").id);
     assert_eq!(choose("outer", inner), Ok(NONE));
-    let stranger = crate::id::GroupId(Uuid::from_u128(1));
+    let stranger = GroupId(Uuid::from_u128(1));
     let unknown = table.choose(stranger, Scope::Tcp, member(1)).unwrap_err();
     assert_eq!(unknown, ChooseError::UnknownGroup);
     assert_eq!(

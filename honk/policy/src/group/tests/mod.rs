@@ -13,10 +13,10 @@ use std::{collections::HashSet, net::Ipv4Addr, sync::Arc};
 
 use honk_grammar::diag::Diagnostic;
 
-use super::{GroupTable, Health, Refuse, Selected, table::Group};
+use super::{GroupTable, Health, NodeState, Refuse, Selected, table::Group};
 use crate::{
     config::{Field, FilterLine, GroupDef, Policy, Predicate, TextTest},
-    id::{MemberId, Network, NodeId, Ordinal, Uuid},
+    id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
 };
 
@@ -225,12 +225,24 @@ struct Dead {
 }
 
 impl Health for Dead {
-    fn alive(&self, node: &Node, network: Network) -> bool {
-        let dead = match network {
-            Network::Tcp => &self.tcp,
-            Network::Udp => &self.udp,
+    fn state(&self, node: NodeId, domain: Domain, _: Family) -> Option<NodeState> {
+        let dead = match domain {
+            Domain::Tcp => &self.tcp,
+            Domain::DnsUdp | Domain::DataUdp => &self.udp,
         };
-        !dead.contains(&node.id.0.as_u128())
+        Some(NodeState {
+            alive: !dead.contains(&node.0.as_u128()),
+            latency_ms: None,
+            strikes: 0,
+        })
+    }
+
+    fn url_state(&self, _: GroupId, _: MemberId, _: Family) -> Option<NodeState> {
+        None
+    }
+
+    fn disabled(&self, _: NodeId) -> bool {
+        false
     }
 }
 
