@@ -8,6 +8,7 @@ pub mod addr;
 mod base64;
 pub mod dns;
 pub mod http;
+pub mod sniff;
 pub mod socks5;
 
 pub use addr::Target;
