@@ -42,7 +42,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         &args.targets
     };
     for target in wanted {
-        one(target, args.seconds)?;
+        match one(target, args.seconds, Seed::Fresh)? {
+            Outcome::Clean => {}
+            Outcome::Slow(input) => bail!("`{target}` was slow with `{}`", input.display()),
+            Outcome::Broken(why) => bail!("{why}"),
+        }
     }
     Ok(())
 }
@@ -69,8 +73,28 @@ pub(crate) fn build() -> Result<()> {
     sh::run(&mut command)
 }
 
-/// Runs one target from its seeds and what earlier runs found.
-pub(crate) fn one(target: &str, seconds: u32) -> Result<()> {
+/// Where the inputs of a run come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Seed {
+    /// New ones every time.
+    Fresh = 0,
+    /// The same every time: a check of a change must not depend on luck.
+    Fixed = 1,
+}
+
+/// How the run of a target ended.
+pub(crate) enum Outcome {
+    /// No input harmed it.
+    Clean,
+    /// This input took too long or too much, but not when it ran alone.
+    Slow(PathBuf),
+    /// An input breaks it.
+    Broken(String),
+}
+
+/// Runs one target from its seeds and what earlier runs found. What failed runs once more with
+/// its input alone: only time and memory can differ, and a busy machine is no defect.
+pub(crate) fn one(target: &str, seconds: u32, seed: Seed) -> Result<Outcome> {
     let corpus = folder().join("corpus").join(target);
     std::fs::create_dir_all(&corpus)
         .with_context(|| format!("cannot create `{}`", corpus.display()))?;
@@ -78,6 +102,7 @@ pub(crate) fn one(target: &str, seconds: u32) -> Result<()> {
     let mut command = sh::tool(&program.to_string_lossy(), &[]);
     command
         .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-seed={}", seed as u32))
         // 64 KiB of anything in 50 ms; the counters and a busy machine cost a multiple.
         .args(["-timeout=5", "-max_len=65536", "-rss_limit_mb=512"])
         .arg(format!("-artifact_prefix={}/", folder().display()))
@@ -95,18 +120,45 @@ pub(crate) fn one(target: &str, seconds: u32) -> Result<()> {
     let lines: Vec<&str> = said.lines().collect();
     if output.status.success() {
         eprintln!("  {}", lines.last().copied().unwrap_or_default());
-        return Ok(());
+        return Ok(Outcome::Clean);
     }
     // The panic comes before libFuzzer's own report, the name of the input after it.
     for line in &lines[lines.len().saturating_sub(60)..] {
         eprintln!("  {line}");
     }
-    bail!(
-        "`{target}` failed; the input is in `{}`",
-        folder().display()
-    );
+    let Some(input) = lines.iter().find_map(|line| artifact(line)) else {
+        return Ok(Outcome::Broken(format!(
+            "`{target}` failed before any input"
+        )));
+    };
+    let mut again = sh::tool(&program.to_string_lossy(), &["-timeout=5"]);
+    if sh::status(again.arg("-rss_limit_mb=512").arg(&input))?.success() {
+        return Ok(Outcome::Slow(input));
+    }
+    Ok(Outcome::Broken(format!(
+        "`{target}` fails with `{}`",
+        input.display()
+    )))
+}
+
+/// The file that libFuzzer says it wrote the input to.
+fn artifact(line: &str) -> Option<PathBuf> {
+    let path = line.split_once("Test unit written to ")?.1;
+    Some(path.trim().into())
 }
 
 fn folder() -> PathBuf {
     sh::target_dir().join("fuzz")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_input_is_found_in_what_libfuzzer_says() {
+        let line = "artifact_prefix='/t/'; Test unit written to /t/timeout-0a1b";
+        assert_eq!(artifact(line), Some("/t/timeout-0a1b".into()));
+        assert_eq!(artifact("Base64: AAA="), None);
+    }
 }

@@ -1,9 +1,12 @@
 //! `cargo xtask test [SUITE..]`: every check of the project, in one fixed order.
 //!
-//! Each step adds to one tally; the last line is `N passed, N failed, N skipped`. A step that
-//! cannot run here (no root, tool absent) says why and counts as skipped, never as passed.
+//! Each step adds to one tally; the last line is `N passed, N failed, N skipped, N flaky`. A
+//! step that cannot run here (no root, tool absent) says why and counts as skipped, never as
+//! passed. Flaky is what passed only when it ran alone a second time: look at it, it is a bug.
 
 mod deny;
+mod report;
+mod runner;
 mod source;
 mod tally;
 mod tidy;
@@ -115,12 +118,12 @@ fn tidy_step(tally: &mut Tally) -> Result<()> {
 }
 
 fn unit(tally: &mut Tally) -> Result<()> {
-    tally.cargo_test("unit", &["--workspace", "--exclude", "honk-tests"], None)?;
-    tally.cargo_test(
-        "unit of the lab",
-        &["-p", "honk-tests", "--lib", "--bins"],
-        None,
-    )
+    runner::run(tally, &["--workspace", "--exclude", "honk-tests"], None)?;
+    runner::run(tally, &["-p", "honk-tests", "--lib", "--bins"], None)?;
+    let mut docs = sh::cargo(&["test", "--quiet", "--workspace", "--doc"]);
+    let status = sh::status(&mut docs)?;
+    tally.check("examples in documents", status.success(), "see above");
+    Ok(())
 }
 
 /// A short run of every fuzz target; `cargo xtask fuzz` runs them for longer.
@@ -128,13 +131,15 @@ fn fuzz_step(tally: &mut Tally) -> Result<()> {
     const SECONDS: u32 = 5;
     fuzz::build()?;
     for target in fuzz::targets()? {
-        let result = fuzz::one(&target, SECONDS);
-        let why = result.as_ref().err().map(|error| format!("{error:#}"));
-        tally.check(
-            &format!("fuzz {target}"),
-            result.is_ok(),
-            &why.unwrap_or_default(),
-        );
+        let name = format!("fuzz {target}");
+        match fuzz::one(&target, SECONDS, fuzz::Seed::Fixed)? {
+            fuzz::Outcome::Clean => tally.check(&name, true, ""),
+            fuzz::Outcome::Slow(input) => {
+                tally.check(&name, true, "");
+                tally.flaky(&name, &format!("passes alone: `{}`", input.display()));
+            }
+            fuzz::Outcome::Broken(why) => tally.check(&name, false, &why),
+        }
     }
     Ok(())
 }
@@ -210,5 +215,5 @@ fn root_tests(tally: &mut Tally, suite: &str, targets: &[String]) -> Result<()> 
     }
     let honk: PathBuf =
         std::env::var_os("HONK_BIN").map_or_else(|| sh::bin_dir(false).join("honk"), PathBuf::from);
-    tally.cargo_test(suite, &args, Some(&honk))
+    runner::run(tally, &args, Some(&honk))
 }
