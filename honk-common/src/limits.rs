@@ -20,6 +20,10 @@ pub const FRAG_ENTRIES: u32 = 8192;
 pub const LOCAL_ADDR_ENTRIES: u32 = 4096;
 /// Entries of `MAC_CLASS`, both banks together.
 pub const MAC_ENTRIES: u32 = 16_384;
+/// Addresses with known names, per bank of `DOMAIN`.
+pub const DOMAIN_ENTRIES: u32 = 65_536;
+/// Entries of `PNAME_CLASS`, both banks together.
+pub const PNAME_ENTRIES: u32 = 4096;
 /// Default size of `FLOW`; `global.bpf_conn_state_map_size` replaces it.
 pub const FLOW_ENTRIES_DEFAULT: u32 = 262_144;
 /// Largest inner LPM map.

@@ -96,6 +96,22 @@ abi!(DscpClasses, 128);
 pub struct ClassBits(pub RuleBits);
 abi!(ClassBits, 128);
 
+/// `DOMAIN`: what the names of one address say about the rule lines.
+///
+/// Bits belong to one generation; a bank holds those of the rules beside it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DomainVal {
+    /// Lines whose name conditions hold when any owner's match counts.
+    pub bits: RuleBits,
+    /// Lines on which the owners of the address disagree.
+    pub amb: RuleBits,
+    /// How many names the address has.
+    pub owners: u32,
+    pub pad: u32,
+}
+abi!(DomainVal, 264);
+
 /// Key of `MAC_CLASS`: bank above, the address below.
 pub const fn mac_key(bank: u32, mac: [u8; 6]) -> u64 {
     let m = (mac[0] as u64) << 40

@@ -1,7 +1,7 @@
 //! All maps, one list. Names and layouts are ABI (spec: datapath section 3).
 //!
 //! The loader may change `FLOW`'s capacity and puts prefix maps of any capacity into the
-//! banks of `DEST_LPM` and `SRC_LPM`; everything else has the size written here.
+//! banks of `DEST_LPM` and `SRC_LPM`, hashes of any capacity into those of `DOMAIN`; everything else has the size written here.
 
 use aya_ebpf::{
     bindings::BPF_F_NO_PREALLOC,
@@ -19,7 +19,7 @@ use honk_common::{
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
-    route::{ClassBits, DscpClasses, PortClasses, RouteMeta, RuleAct},
+    route::{ClassBits, DomainVal, DscpClasses, PortClasses, RouteMeta, RuleAct},
 };
 
 use crate::packet::Packet;
@@ -31,6 +31,9 @@ const NBANKS: usize = BANKS as usize;
 pub type Addr = [u8; 16];
 /// Prefix to class. The capacity is only that of the template.
 pub type Prefixes = LpmTrie<Addr, u32, 1024>;
+
+/// Address to what its names say. The capacity is only that of the template.
+pub type Names = HashMap<Addr, DomainVal, 1024, LAZY>;
 
 /// Working memory of one program run on one CPU. Softirqs do not preempt each other, so one
 /// entry per CPU is enough. The verifier follows every byte of the stack but not of maps:
@@ -89,6 +92,8 @@ pub static MAC_CLASS: HashMap<u64, u32, { MAC_ENTRIES as usize }, LAZY> = HashMa
 pub static DEST_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
 #[btf_map]
 pub static SRC_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
+#[btf_map]
+pub static DOMAIN: ArrayOfMaps<Names, NBANKS> = ArrayOfMaps::new();
 #[btf_map]
 pub static GROUP_STATE: Array<u32, { GROUP_SLOTS as usize }> = Array::new();
 #[btf_map]

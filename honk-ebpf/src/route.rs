@@ -2,8 +2,8 @@
 //!
 //! Each used dimension turns the packet into a class, each class into a bitmap of lines. The
 //! lowest bit of the AND is the first matching line. Lines are compared word by word, so the
-//! usual early match touches one word of each bitmap. Names are not looked up yet: the domain
-//! dimension answers "unknown", and process names do not exist on the LAN side.
+//! usual early match touches one word of each bitmap. The bitmaps of the domain dimension stand in
+//! the entry of the destination address; process names do not exist on the LAN side.
 
 use aya_ebpf::btf_maps::{ArrayOfMaps, lpm_trie::Key};
 use honk_common::{
@@ -18,7 +18,7 @@ use honk_common::{
 
 use crate::{
     maps::{
-        Addr, CLASS_BITS, DEST_LPM, DSCP_CLASS, MAC_CLASS, PORT_CLASS, Prefixes, ROUTE_META,
+        Addr, CLASS_BITS, DEST_LPM, DOMAIN, DSCP_CLASS, MAC_CLASS, PORT_CLASS, Prefixes, ROUTE_META,
         ROUTE_SEL, RULE_ACT, SRC_LPM,
     },
     packet::Packet,
@@ -117,13 +117,17 @@ fn evaluate(p: &Packet, generation: u32) -> Option<Decision> {
     } else {
         all
     };
-    let (domain, ambiguous) = if dims & DIM_DOMAIN != 0 {
+    let mut domain_known = false;
+    let (domain, ambiguous) = if dims & DIM_DOMAIN == 0 {
+        (all, all)
+    } else if let Some(names) = DOMAIN.get(bank).and_then(|map| map.get_ptr(&p.key.dst)) {
+        domain_known = true;
+        unsafe { (&(*names).bits, &(*names).amb) }
+    } else {
         (
             class(bank, meta.domain_unknown_class.into())?,
             class(bank, meta.domain_rules_class.into())?,
         )
-    } else {
-        (all, all)
     };
     let name_matters = if dims & DIM_DOMAIN != 0 { u64::MAX } else { 0 };
 
@@ -154,7 +158,7 @@ fn evaluate(p: &Packet, generation: u32) -> Option<Decision> {
                 ordinal: act.ordinal,
                 must: must || act.flags & ACT_MUST != 0,
                 matched: true,
-                domain_known: false,
+                domain_known,
                 sensitive,
                 rule: act.rule,
                 mark: act.mark,

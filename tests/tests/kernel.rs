@@ -26,6 +26,8 @@ mod life;
 mod limits;
 #[path = "kernel/live.rs"]
 mod live;
+#[path = "kernel/names.rs"]
+mod names;
 #[path = "kernel/passes.rs"]
 mod passes;
 #[path = "kernel/private.rs"]

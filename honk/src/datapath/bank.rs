@@ -1,5 +1,5 @@
-//! Puts a compiled rule set into the kernel: fill the spare bank, flip one word, wait, clear
-//! the old bank. Up to the flip nothing that packets read is touched.
+//! Puts a compiled rule set into the kernel: fill the spare bank (`stage`), flip one word, wait,
+//! clear the old bank (`activate`). Up to the flip nothing that packets read is touched.
 
 use std::{
     io,
@@ -9,12 +9,13 @@ use std::{
 use honk_common::{
     key::LpmKey,
     limits::{BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PORT_ELEMS},
-    route::{ClassBits, DIR_DPORT, DIR_SPORT, PortClasses, bank, mac_key},
+    route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PortClasses, bank, mac_key},
     tables::RouteTables,
 };
 
 use super::{
     bpf,
+    domains::Domains,
     error::Error,
     map::{Map, PnameKey},
     object::Maps,
@@ -27,6 +28,10 @@ const SPARE_PREFIXES: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Banks {
     pub(super) generation: u32,
+    /// What is filled and not in force yet.
+    staged: Option<Staged>,
+    /// The highest generation that was ever staged: a number is used once.
+    last: u32,
     /// Which banks hold prefix maps. Each change of those waits for running packets.
     filled: [bool; 2],
     /// Keys in the hashes both banks share.
@@ -34,23 +39,56 @@ pub(super) struct Banks {
     pname: [Vec<PnameKeyOf>; 2],
 }
 
+#[derive(Debug)]
+struct Staged {
+    generation: u32,
+    dest: OwnedFd,
+}
+
 type PnameKeyOf = [u8; 16];
 
 impl Banks {
-    /// Commits `tables` as the next generation.
-    pub(super) fn commit(&mut self, maps: &Maps, tables: &RouteTables) -> Result<u32, Error> {
+    /// Fills the spare bank with `tables`; whatever was staged there before is forgotten.
+    pub(super) fn stage(
+        &mut self,
+        maps: &Maps,
+        domains: &Domains,
+        tables: &RouteTables,
+    ) -> Result<u32, Error> {
         check(tables)?;
-        let generation = self.generation.wrapping_add(1);
+        let mut generation = self.last.max(self.generation).wrapping_add(1);
+        if bank(generation) == bank(self.generation) {
+            generation = generation.wrapping_add(1);
+        }
         let spare = bank(generation);
-        // A failed attempt may have left keys.
-        self.clear(maps, spare);
-        let inner = match self.fill(maps, tables, generation) {
-            Ok(inner) => inner,
+        // An attempt that came to nothing may have left keys.
+        self.staged = None;
+        self.clear(maps, domains, spare);
+        match self.fill(maps, domains, tables, generation) {
+            Ok(dest) => self.staged = Some(Staged { generation, dest }),
             Err(e) => {
-                self.clear(maps, spare);
+                self.clear(maps, domains, spare);
                 return Err(Error::io("fill the rule tables")(e));
             }
+        }
+        self.last = generation;
+        Ok(generation)
+    }
+
+    /// Makes the staged generation the one packets see.
+    pub(super) fn activate(
+        &mut self,
+        maps: &Maps,
+        domains: &Domains,
+        generation: u32,
+    ) -> Result<(), Error> {
+        let staged = self.staged.take_if(|s| s.generation == generation);
+        let Some(Staged { dest: inner, .. }) = staged else {
+            return Err(Error::Tables(format!(
+                "generation {generation} is not staged"
+            )));
         };
+        let spare = bank(generation);
         maps.route_sel
             .put(&0, &generation)
             .map_err(Error::io("switch to the new rules"))?;
@@ -59,15 +97,21 @@ impl Banks {
         // writing the same inner map again waits for those that started under the old rules.
         let raw = inner.as_raw_fd().cast_unsigned();
         match maps.dest_lpm.put(&spare, &raw) {
-            Ok(()) => self.clear(maps, 1 - spare),
+            Ok(()) => self.clear(maps, domains, 1 - spare),
             // The new rules are in force. The old ones stay until the bank is filled again.
             Err(e) => tracing::warn!(target: super::TARGET, error = %e, "old rules are kept"),
         }
-        Ok(generation)
+        Ok(())
     }
 
     /// Fills the bank of `generation`; returns the destination prefixes.
-    fn fill(&mut self, maps: &Maps, t: &RouteTables, generation: u32) -> io::Result<OwnedFd> {
+    fn fill(
+        &mut self,
+        maps: &Maps,
+        domains: &Domains,
+        t: &RouteTables,
+        generation: u32,
+    ) -> io::Result<OwnedFd> {
         let at = bank(generation);
         self.filled[at as usize] = true;
         let dest = prefixes(&t.dest)?;
@@ -97,6 +141,9 @@ impl Banks {
                 )?;
             }
         }
+        if t.meta.dims & DIM_DOMAIN != 0 {
+            domains.open(&maps.domain, generation)?;
+        }
         let mut meta = t.meta;
         meta.generation = generation;
         maps.route_meta.put(&at, &meta)?;
@@ -105,7 +152,8 @@ impl Banks {
 
     /// Empties what grows: prefix maps and shared hashes. Failures leave unused memory behind
     /// until the bank is used again, nothing more.
-    fn clear(&mut self, maps: &Maps, at: u32) {
+    fn clear(&mut self, maps: &Maps, domains: &Domains, at: u32) {
+        domains.close(&maps.domain, at);
         if std::mem::take(&mut self.filled[at as usize]) {
             for outer in [&maps.dest_lpm, &maps.src_lpm] {
                 let _ = outer.delete(&at);

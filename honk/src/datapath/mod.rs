@@ -11,6 +11,7 @@ mod bpf;
 mod cascade;
 mod claims;
 mod cleanup;
+mod domains;
 mod error;
 mod events;
 mod hooks;
@@ -47,9 +48,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use honk_common::{flow::FlowVal, key::FlowKey, tables::RouteTables};
+use honk_common::{flow::FlowVal, key::FlowKey, route::DomainVal, tables::RouteTables};
 
 pub(crate) use cleanup::{CleanupReport, cleanup, is_blocking};
+pub(crate) use domains::Applied;
 pub(crate) use error::{Blame, Error};
 pub(crate) use status::{Counters, Fill, InterfaceStatus};
 
@@ -118,6 +120,7 @@ struct Shared {
     claims: claims::Claims,
     local: local::Local,
     banks: Mutex<bank::Banks>,
+    domains: domains::Domains,
     /// `GROUP_STATE` as it should be.
     groups: Mutex<HashMap<u32, u32>>,
     interfaces: ArcSwap<Vec<InterfaceStatus>>,
@@ -135,7 +138,45 @@ impl Datapath {
     /// Makes a compiled rule set the one packets see; returns its generation. A failure leaves
     /// the old one in force.
     pub(crate) fn commit(&self, tables: &RouteTables) -> Result<u32, Error> {
-        lock(&self.0.shared.banks).commit(&self.0.shared.maps, tables)
+        let generation = self.stage(tables)?;
+        self.activate(generation)?;
+        Ok(generation)
+    }
+
+    /// Writes a compiled rule set beside the one in force and returns its generation: from now
+    /// on [`write_domains`](Self::write_domains) takes entries of both.
+    pub(crate) fn stage(&self, tables: &RouteTables) -> Result<u32, Error> {
+        let shared = &self.0.shared;
+        lock(&shared.banks).stage(&shared.maps, &shared.domains, tables)
+    }
+
+    /// Makes the staged generation the one packets see.
+    pub(crate) fn activate(&self, generation: u32) -> Result<(), Error> {
+        let shared = &self.0.shared;
+        lock(&shared.banks).activate(&shared.maps, &shared.domains, generation)
+    }
+
+    /// Tells the kernel what the names of addresses say about the lines of a generation
+    /// (`Oracle::domain_value`). Packets see it when the call returns.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the DNS module calls it"))]
+    pub(crate) fn write_domains(
+        &self,
+        generation: u32,
+        set: &[(IpAddr, DomainVal)],
+    ) -> Result<Applied, Error> {
+        let written = self.0.shared.domains.write(generation, set);
+        written.map_err(Error::io("write names of addresses"))
+    }
+
+    /// Makes the names of addresses unknown again.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the DNS module calls it"))]
+    pub(crate) fn delete_domains(
+        &self,
+        generation: u32,
+        gone: &[IpAddr],
+    ) -> Result<Applied, Error> {
+        let deleted = self.0.shared.domains.delete(generation, gone);
+        deleted.map_err(Error::io("delete names of addresses"))
     }
 
     /// Writes group states (`index` from `outbound::group_slot`): what becomes better first,

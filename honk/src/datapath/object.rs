@@ -52,6 +52,7 @@ pub(super) struct Maps {
     pub(super) pname_class: Option<Map<PnameKey, u32>>,
     pub(super) dest_lpm: Map<u32, u32>,
     pub(super) src_lpm: Map<u32, u32>,
+    pub(super) domain: Map<u32, u32>,
     pub(super) group_state: Map<u32, u32>,
     pub(super) socks: Socks,
     pub(super) out_stats: Map<u32, OutStats>,
@@ -189,6 +190,7 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
         },
         dest_lpm: map!("DEST_LPM"),
         src_lpm: map!("SRC_LPM"),
+        domain: map!("DOMAIN"),
         group_state: map!("GROUP_STATE"),
         socks: match take("SOCKS")? {
             Some(fd) => {

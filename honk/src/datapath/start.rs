@@ -18,6 +18,7 @@ use super::{
     Datapath, Inner, RedirectPeer, Settings, Shared, TARGET,
     bank::Banks,
     claims::Claims,
+    domains::Domains,
     error::Error,
     events::{Events, Seen},
     hooks::Hooks,
@@ -77,13 +78,19 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         claims: Claims::default(),
         local: local::Local::default(),
         banks: Mutex::new(Banks::default()),
+        domains: Domains::default(),
         groups: Mutex::new(HashMap::new()),
         interfaces: ArcSwap::default(),
         tally: Tally::default(),
         events: Seen::default(),
     });
     // Until real rules come, everything is the daemon's to decide.
-    super::lock(&shared.banks).commit(&shared.maps, &RouteTables::fallback_only(CONTROL))?;
+    {
+        let mut banks = super::lock(&shared.banks);
+        let first = RouteTables::fallback_only(CONTROL);
+        let generation = banks.stage(&shared.maps, &shared.domains, &first)?;
+        banks.activate(&shared.maps, &shared.domains, generation)?;
+    }
     let flags = shared.maps.flags.put(&0, &OFFLOAD_DIRECT);
     flags.map_err(Error::io("write the flags"))?;
 

@@ -18,7 +18,7 @@ use aya::programs::{ProgramFd, SchedClassifier, SkLookup};
 use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
 use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS};
 use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
-use honk_common::route::{ClassBits, PortClasses, bank, mac_key};
+use honk_common::route::{ClassBits, DomainVal, PortClasses, bank, mac_key};
 use honk_common::tables::RouteTables;
 use honk_common::{ABI_VERSION, Pod};
 
@@ -329,6 +329,22 @@ impl Rig {
         use std::os::fd::AsRawFd as _;
         let fd = socket.as_raw_fd() as u32;
         self.put("SOCKS", &slot, &fd);
+    }
+
+    /// Gives the bank of `generation` the names of addresses.
+    pub fn install_names(
+        &mut self,
+        names: &[([u8; 16], DomainVal)],
+        generation: u32,
+    ) -> Result<()> {
+        use std::os::fd::AsRawFd as _;
+        let inner = sys::create_names(names.len() as u32)?;
+        for (addr, value) in names {
+            sys::update(inner.as_fd(), addr, &bytes(value))?;
+        }
+        self.put("DOMAIN", &bank(generation), &(inner.as_raw_fd() as u32));
+        self.inner.push(inner);
+        Ok(())
     }
 
     /// Writes a rule set into the bank of `generation` and makes it the one in force.

@@ -14,6 +14,7 @@ const MAP_NEXT_KEY: libc::c_int = 4;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const PROG_TEST_RUN: libc::c_int = 10;
 
+const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_LPM_TRIE: u32 = 11;
 const F_NO_PREALLOC: u32 = 1;
 
@@ -153,10 +154,20 @@ pub fn first_key(fd: BorrowedFd<'_>, key_size: usize) -> io::Result<Option<Vec<u
 
 /// A prefix map for one bank of `DEST_LPM` or `SRC_LPM`.
 pub fn create_prefixes(capacity: u32) -> io::Result<OwnedFd> {
+    create(MAP_TYPE_LPM_TRIE, 20, 4, capacity)
+}
+
+/// An inner hash for `DOMAIN`.
+pub fn create_names(capacity: u32) -> io::Result<OwnedFd> {
+    let value = size_of::<honk_common::route::DomainVal>() as u32;
+    create(MAP_TYPE_HASH, 16, value, capacity)
+}
+
+fn create(map_type: u32, key_size: u32, value_size: u32, capacity: u32) -> io::Result<OwnedFd> {
     let mut attr = CreateAttr {
-        map_type: MAP_TYPE_LPM_TRIE,
-        key_size: 20,
-        value_size: 4,
+        map_type,
+        key_size,
+        value_size,
         max_entries: capacity.max(1),
         map_flags: F_NO_PREALLOC,
     };

@@ -3,8 +3,6 @@
 use honk_common::flow::FLAG_PRELIM;
 use honk_common::outbound::{BLOCK, CONTROL, DIRECT, MUST_RULES};
 use honk_common::param::{OFFLOAD_DIRECT, SNI_STRICT};
-use honk_common::route::DIM_DOMAIN;
-use honk_policy::routing::compile;
 use honk_policy::routing::rule::{DomainTest, Test};
 use honk_tests::kernel::packet::{CLIENT_MAC, Packet, SYN, tcp, udp};
 use honk_tests::kernel::{Ctx, NEXT, REDIRECT, Rig};
@@ -221,10 +219,7 @@ fn strict_mode_asks_userspace_when_a_name_could_change_direct() {
         ],
         DIRECT,
     );
-    // The compiler does not ask the kernel for names yet.
-    let mut tables = compile(&set).expect("compiles");
-    tables.meta.dims |= DIM_DOMAIN;
-    rig.install(&tables, 1).expect("tables fit");
+    install(&mut rig, &set, 1);
     // Decided before any name rule; excluded by the port; must.
     assert_eq!(lan(&rig, &to(ORIGIN)), NEXT);
     assert_eq!(lan(&rig, &to("203.0.113.1:80")), NEXT);

@@ -1,8 +1,8 @@
 //! Rule lines to the tables of the kernel classifier.
 //!
 //! Pure and complete: every limit is checked before anything is published, nothing is ever
-//! cut. Names and processes are not known in the kernel yet: lines that need one are left to
-//! the `final` and `must_rules` masks, which hide them, and to the evaluator in userspace.
+//! cut. Names are bits per address, which [`Oracle::domain_value`](super::oracle::Oracle)
+//! computes; here is only what holds while the name of an address is unknown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 
 use honk_common::{
     key::LpmKey,
-    limits::{LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES},
+    limits::{LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES},
     outbound::MUST_RULES,
     route::{
         self, ACT_FALLBACK, ACT_MUST, ACT_MUST_RULES, CLASS_ALL, DscpClasses, RouteMeta, RuleAct,
@@ -30,9 +30,12 @@ use super::{
 const MAX_DOMAIN_CALLS: usize = 1024;
 /// Addresses of one generation; both share the map.
 const MAX_MACS: usize = MAC_ENTRIES as usize / 2;
+/// Process names of one generation; both share the map.
+const MAX_PNAMES: usize = PNAME_ENTRIES as usize / 2;
 const PORTS: usize = 65_536;
 
 type Mac = [u8; 6];
+type ProcessName = [u8; 16];
 type PortRange = (u16, u16);
 
 /// Why a rule set has no tables.
@@ -56,6 +59,9 @@ pub enum CompileError {
     /// More MAC addresses than the map holds.
     #[error("routing names {0} MAC addresses, the limit is {MAX_MACS}")]
     Macs(usize),
+    /// More process names than the map holds.
+    #[error("routing names {0} processes, the limit is {MAX_PNAMES}")]
+    Processes(usize),
     /// More prefixes than a prefix table holds.
     #[error("routing needs {0} address prefixes in one direction, the limit is {LPM_MAX_ENTRIES}")]
     Prefixes(usize),
@@ -83,14 +89,10 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
     let dscp = dscp(lines, &mut classes);
     let (mac, mac_default) = macs(lines, &mut classes);
     let proto = proto_bits(lines).map(|bits| classes.number(bits));
+    let (pname, pname_unknown) = processes(lines, &mut classes);
     let masks = Masks::of(lines);
-    let [
-        domain_unknown,
-        pname_unknown,
-        last,
-        must_rules,
-        domain_rules,
-    ] = masks.in_order().map(|bits| classes.number(bits));
+    let [domain_unknown, last, must_rules, domain_rules] =
+        masks.in_order().map(|bits| classes.number(bits));
 
     // Class numbers fit their fields only if this holds.
     if classes.len() > MAX_CLASSES {
@@ -102,6 +104,9 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
     }
     if mac.len() > MAX_MACS {
         return Err(CompileError::Macs(mac.len()));
+    }
+    if pname.len() > MAX_PNAMES {
+        return Err(CompileError::Processes(pname.len()));
     }
     let meta = RouteMeta {
         rules: lines.len() as u16,
@@ -128,7 +133,7 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
         sport,
         dscp,
         mac,
-        pname: Vec::new(),
+        pname,
     })
 }
 
@@ -183,6 +188,13 @@ fn source_ports(test: &Test) -> Option<&[PortRange]> {
 
 fn dscp_values(test: &Test) -> Option<&[u8]> {
     let Test::Dscp(v) = test else { return None };
+    Some(v)
+}
+
+fn process_names(test: &Test) -> Option<&[ProcessName]> {
+    let Test::ProcessName(v) = test else {
+        return None;
+    };
     Some(v)
 }
 
@@ -280,6 +292,22 @@ fn macs(lines: &[RuleLine], classes: &mut Classes) -> (Vec<(Mac, u32)>, u32) {
     (table, default)
 }
 
+/// Names that differ from an unknown one, and what an unknown process means.
+fn processes(lines: &[RuleLine], classes: &mut Classes) -> (Vec<(ProcessName, u32)>, u32) {
+    let mut dim = dimension(lines, process_names);
+    let unknown = dim.class(&[], classes);
+    let mut table = Vec::new();
+    for (name, sets) in by_value(&dim) {
+        let members: Vec<u32> = sets.into_iter().collect();
+        let class = dim.class(&members, classes);
+        // The empty name stands for "unknown", which is no process of any name.
+        if class != unknown && name != [0; 16] {
+            table.push((name, class));
+        }
+    }
+    (table, unknown)
+}
+
 /// Lines possible for tcp4, tcp6, udp4, udp6.
 fn proto_bits(lines: &[RuleLine]) -> [RuleBits; 4] {
     let combos = [(false, false), (false, true), (true, false), (true, true)];
@@ -311,7 +339,6 @@ fn proto_bits(lines: &[RuleLine]) -> [RuleBits; 4] {
 /// Sets of lines that the evaluation needs beside the dimensions.
 struct Masks {
     name_unknown: RuleBits,
-    process_unknown: RuleBits,
     ending: RuleBits,
     must_rules: RuleBits,
     domain: RuleBits,
@@ -320,28 +347,19 @@ struct Masks {
 impl Masks {
     fn of(lines: &[RuleLine]) -> Self {
         let name = |c: &Cond| matches!(c.test, Test::Domain(_));
-        let process = |c: &Cond| matches!(c.test, Test::ProcessName(_));
         let conds = |l: usize| lines[l].conds.iter();
         let continues = |l: usize| lines[l].action.ordinal.0 == MUST_RULES;
-        let possible = |l: usize| conds(l).all(|c| c.not || !(name(c) || process(c)));
         let bits = |test: &dyn Fn(usize) -> bool| lines_where(lines.len(), test);
         Self {
             name_unknown: bits(&|l| conds(l).all(|c| c.not || !name(c))),
-            process_unknown: bits(&|l| conds(l).all(|c| c.not || !process(c))),
-            ending: bits(&|l| possible(l) && !continues(l)),
-            must_rules: bits(&|l| possible(l) && continues(l)),
+            ending: bits(&|l| !continues(l)),
+            must_rules: bits(&continues),
             domain: bits(&|l| conds(l).any(name)),
         }
     }
 
-    fn in_order(self) -> [RuleBits; 5] {
-        [
-            self.name_unknown,
-            self.process_unknown,
-            self.ending,
-            self.must_rules,
-            self.domain,
-        ]
+    fn in_order(self) -> [RuleBits; 4] {
+        [self.name_unknown, self.ending, self.must_rules, self.domain]
     }
 }
 
@@ -360,8 +378,8 @@ fn dim_of(test: &Test) -> u16 {
         Test::L4Proto { .. } | Test::IpVersion { .. } => route::DIM_PROTO,
         Test::Mac(_) => route::DIM_MAC,
         Test::Dscp(_) => route::DIM_DSCP,
-        // Not known in the kernel: the masks hide what depends on them.
-        Test::ProcessName(_) | Test::Domain(_) => 0,
+        Test::ProcessName(_) => route::DIM_PNAME,
+        Test::Domain(_) => route::DIM_DOMAIN,
     }
 }
 

@@ -6,7 +6,7 @@
 use honk_common::{
     key::{LpmKey, is_v4_mapped},
     outbound::CONTROL,
-    route::{self, ACT_MUST, RuleBits},
+    route::{self, ACT_MUST, DomainVal, RuleBits},
     tables::RouteTables,
 };
 
@@ -17,14 +17,14 @@ use super::{
 use crate::id::Ordinal;
 
 /// The kernel's verdict; a flow that no line takes gets [`CONTROL`] and the line number
-/// after the last, which cannot happen with compiled tables.
-pub fn eval_tables(tables: &RouteTables, flow: &FlowFacts) -> Verdict {
+/// after the last, which cannot happen with compiled tables. `known` is the entry of the
+/// destination address; the name in `flow` does not count.
+pub fn eval_tables(tables: &RouteTables, flow: &FlowFacts, known: Option<&DomainVal>) -> Verdict {
     let meta = &tables.meta;
-    let mut hits = bits(tables, meta.all_class);
-    for (dim, class) in used_classes(tables, flow) {
-        if meta.dims & dim != 0 {
-            hits = and(&hits, &bits(tables, class));
-        }
+    let mut hits = nameless(tables, flow);
+    if meta.dims & route::DIM_DOMAIN != 0 {
+        let unknown = || bits(tables, meta.domain_unknown_class);
+        hits = and(&hits, &known.map_or_else(unknown, |v| v.bits));
     }
     let ending = and(&hits, &bits(tables, meta.final_mask_class));
     let sticky = and(&hits, &bits(tables, meta.must_rules_class));
@@ -45,6 +45,32 @@ pub fn eval_tables(tables: &RouteTables, flow: &FlowFacts) -> Verdict {
     }
 }
 
+/// Whether a name that is unknown, or one of several, could change what
+/// [`eval_tables`] answers.
+pub fn is_sensitive(tables: &RouteTables, flow: &FlowFacts, known: Option<&DomainVal>) -> bool {
+    let meta = &tables.meta;
+    if meta.dims & route::DIM_DOMAIN == 0 {
+        return false;
+    }
+    let unknown = || bits(tables, meta.domain_rules_class);
+    let open = known.map_or_else(unknown, |v| v.amb);
+    let open = lowest(&and(&nameless(tables, flow), &open));
+    let decides = usize::from(eval_tables(tables, flow, known).rule);
+    open.is_some_and(|line| line <= decides)
+}
+
+/// Lines that hold as far as everything but the name is concerned.
+fn nameless(tables: &RouteTables, flow: &FlowFacts) -> RuleBits {
+    let meta = &tables.meta;
+    let mut hits = bits(tables, meta.all_class);
+    for (dim, class) in used_classes(tables, flow) {
+        if meta.dims & dim != 0 {
+            hits = and(&hits, &bits(tables, class));
+        }
+    }
+    hits
+}
+
 /// The verdict that counts for a packet: without `must`, port 53 belongs to the DNS path.
 pub fn dns_first(verdict: Verdict, dport: u16) -> Verdict {
     if dport != 53 || verdict.must {
@@ -56,7 +82,7 @@ pub fn dns_first(verdict: Verdict, dport: u16) -> Verdict {
     }
 }
 
-fn used_classes(t: &RouteTables, flow: &FlowFacts) -> [(u16, u16); 9] {
+fn used_classes(t: &RouteTables, flow: &FlowFacts) -> [(u16, u16); 8] {
     let meta = &t.meta;
     let v6 = !is_v4_mapped(&flow.dst);
     let mac = t.mac.iter().find(|(mac, _)| *mac == flow.mac);
@@ -83,7 +109,6 @@ fn used_classes(t: &RouteTables, flow: &FlowFacts) -> [(u16, u16); 9] {
             route::DIM_PNAME,
             class(pname.map(|p| p.1), meta.pname_unknown_class),
         ),
-        (route::DIM_DOMAIN, meta.domain_unknown_class),
     ]
 }
 

@@ -15,4 +15,4 @@ pub mod rule;
 mod tests;
 
 pub use compile::{CompileError, compile};
-pub use eval::{dns_first, eval_tables};
+pub use eval::{dns_first, eval_tables, is_sensitive};

@@ -9,6 +9,7 @@ use honk_common::{
     key::is_v4_mapped,
     limits::RULE_WORDS,
     outbound::{CONTROL, LOGICAL_AND, LOGICAL_OR, MUST_RULES},
+    route::{DomainVal, RuleBits},
 };
 
 use super::{
@@ -22,6 +23,9 @@ use crate::id::Ordinal;
 pub struct Oracle {
     sets: Vec<MatchSet>,
     names: DomainIndex,
+    /// Line and negation of each condition in the index.
+    calls: Vec<(u16, bool)>,
+    lines: usize,
 }
 
 /// One step of the evaluation.
@@ -68,10 +72,68 @@ impl Oracle {
         for (index, line) in rules.lines.iter().enumerate() {
             lower(line, index as u16, &mut sets, &mut names);
         }
+        let calls = rules.lines.iter().zip(0u16..).flat_map(|(line, index)| {
+            let names = |c: &&Cond| matches!(c.test, Test::Domain(_));
+            let conds = line.conds.iter().filter(names);
+            conds.map(move |c| (index, c.not))
+        });
         Self {
             sets,
             names: DomainIndex::new(names),
+            calls: calls.collect(),
+            lines: rules.lines.len(),
         }
+    }
+
+    /// Whether some line has a name condition.
+    pub fn has_names(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Which `domain(...)` calls a name satisfies, negation aside: bit `i` for the `i`-th call.
+    pub fn domain_calls(&self, name: &str) -> RuleBits {
+        let mut calls = [0; RULE_WORDS];
+        self.names.find(name, &mut calls);
+        calls
+    }
+
+    /// What the names of one address, given as their [calls](Self::domain_calls), say about the
+    /// lines. Without a name there is nothing to say: the address is unknown.
+    pub fn domain_value<'a>(
+        &self,
+        owners: impl IntoIterator<Item = &'a RuleBits>,
+    ) -> Option<DomainVal> {
+        let (mut any, mut all, mut count) = ([0; RULE_WORDS], [u64::MAX; RULE_WORDS], 0);
+        for calls in owners {
+            for word in 0..RULE_WORDS {
+                any[word] |= calls[word];
+                all[word] &= calls[word];
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        let mut value = DomainVal {
+            bits: super::classes::all_lines(self.lines),
+            amb: [0; RULE_WORDS],
+            owners: count,
+            pad: 0,
+        };
+        for (call, &(line, not)) in self.calls.iter().enumerate() {
+            let bit = |set: &RuleBits| {
+                set.get(call / 64)
+                    .is_some_and(|w| w >> (call % 64) & 1 == 1)
+            };
+            let (word, mask) = (usize::from(line) / 64, 1 << (line % 64));
+            if bit(&any) == not {
+                value.bits[word] &= !mask;
+            }
+            if bit(&any) != bit(&all) {
+                value.amb[word] |= mask;
+            }
+        }
+        Some(value)
     }
 
     /// Number of match sets.

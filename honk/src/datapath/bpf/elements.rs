@@ -14,6 +14,7 @@ const MAP_DELETE: i32 = 3;
 const MAP_LOOKUP_BATCH: i32 = 24;
 const MAP_UPDATE_BATCH: i32 = 26;
 
+const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_LPM_TRIE: u32 = 11;
 const F_NO_PREALLOC: u32 = 1;
 
@@ -152,6 +153,19 @@ pub(in super::super) unsafe fn update_batch<K, V>(
 
 /// Creates a prefix map with `u32` values, to be put into an outer map.
 pub(in super::super) fn create_lpm(key_size: u32, entries: u32) -> io::Result<OwnedFd> {
+    create(MAP_TYPE_LPM_TRIE, key_size, 4, entries)
+}
+
+/// Creates a hash, to be put into an outer map.
+pub(in super::super) fn create_hash(
+    key_size: u32,
+    value_size: u32,
+    entries: u32,
+) -> io::Result<OwnedFd> {
+    create(MAP_TYPE_HASH, key_size, value_size, entries)
+}
+
+fn create(map_type: u32, key_size: u32, value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Create {
         map_type: u32,
@@ -161,9 +175,9 @@ pub(in super::super) fn create_lpm(key_size: u32, entries: u32) -> io::Result<Ow
         flags: u32,
     }
     let mut argument = Create {
-        map_type: MAP_TYPE_LPM_TRIE,
+        map_type,
         key_size,
-        value_size: 4,
+        value_size,
         max_entries: entries,
         flags: F_NO_PREALLOC,
     };

@@ -17,7 +17,9 @@ use std::{
     path::Path,
 };
 
-pub(super) use elements::{EXIST, create_lpm, delete, lookup, lookup_batch, update, update_batch};
+pub(super) use elements::{
+    EXIST, create_hash, create_lpm, delete, lookup, lookup_batch, update, update_batch,
+};
 pub(super) use links::{
     Order, attach_sk_lookup, attach_tcx, detach_link, load_pass, load_redirect_peer, tcx_link,
     update_link,

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use honk_common::{
     flow::ReturnVal,
     key::{LpmKey, v4_mapped},
+    limits::DOMAIN_ENTRIES,
     outbound::{BLOCK, DIRECT, NET_TCP, STATE_DEAD, group_slot},
-    route::{ACT_FALLBACK, DIM_DEST, RuleAct},
+    route::{ACT_FALLBACK, DIM_DEST, DIM_DOMAIN, DomainVal, RuleAct},
 };
 
 use super::*;
@@ -72,6 +73,94 @@ fn rules_change_as_a_whole_or_not_at_all() {
         assert_eq!(lock(&dp.0.shared.banks).generation, generation);
         let next = dp.commit(&prefixes(1, USER_FIRST)).unwrap();
         assert_eq!(next, generation + 1);
+        dp.stop().unwrap();
+    });
+}
+
+/// Two lines, the first only for named addresses, and what such an address has.
+fn named(first: u8) -> (RouteTables, DomainVal) {
+    let mut t = prefixes(0, first);
+    t.meta.dims = DIM_DOMAIN;
+    t.meta.domain_unknown_class = 2;
+    let mut bits = [0; 16];
+    bits[0] = 0b11;
+    let value = DomainVal {
+        bits,
+        amb: [0; 16],
+        owners: 1,
+        pad: 0,
+    };
+    (t, value)
+}
+
+#[test]
+fn names_belong_to_their_generation() {
+    lab("names", |lab| {
+        let (dp, listeners) = lab.start();
+        dp.set_gate(GATE_OPEN).unwrap();
+        let verdict = |port| {
+            let _client = connect(lab, to(ORIGIN4, port));
+            let (_, from) = accept(&listeners.tcp[0]);
+            let key = FlowKey::new(from, to(ORIGIN4, port), PROTO_TCP);
+            FlowWord::unpack(dp.lookup(&key).unwrap().word).ordinal
+        };
+        let origin = ip(ORIGIN4);
+        let (tables, value) = named(USER_FIRST + 1);
+        // The rules in force have no names: nothing to write to.
+        assert_eq!(
+            dp.write_domains(1, &[(origin, value)]).unwrap(),
+            Applied::Stale
+        );
+        let old = dp.commit(&tables).unwrap();
+        assert_eq!(verdict(1), USER_FIRST);
+        assert_eq!(
+            dp.write_domains(old, &[(origin, value)]).unwrap(),
+            Applied::All
+        );
+        assert_eq!(verdict(2), USER_FIRST + 1);
+        // Both banks take entries while a reload is under way; the old one decides.
+        let new = dp.stage(&named(USER_FIRST + 2).0).unwrap();
+        assert_eq!(
+            dp.write_domains(new, &[(origin, value)]).unwrap(),
+            Applied::All
+        );
+        assert_eq!(dp.delete_domains(old, &[origin]).unwrap(), Applied::All);
+        assert_eq!(verdict(3), USER_FIRST);
+        dp.activate(new).unwrap();
+        assert_eq!(verdict(4), USER_FIRST + 2);
+        assert_eq!(dp.write_domains(old, &[]).unwrap(), Applied::Stale);
+        assert_eq!(dp.delete_domains(old, &[origin]).unwrap(), Applied::Stale);
+        // What was staged and given up is never a generation again.
+        let given_up = dp.stage(&named(USER_FIRST).0).unwrap();
+        let next = dp.stage(&named(USER_FIRST).0).unwrap();
+        assert!(dp.activate(given_up).is_err());
+        assert_eq!(dp.write_domains(given_up, &[]).unwrap(), Applied::Stale);
+        assert_eq!(verdict(5), USER_FIRST + 2);
+        dp.activate(next).unwrap();
+        assert_eq!(verdict(6), USER_FIRST);
+        dp.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_full_name_table_says_how_far_it_got() {
+    lab("names-full", |lab| {
+        let (dp, _listeners) = lab.start();
+        let (tables, value) = named(USER_FIRST);
+        let generation = dp.commit(&tables).unwrap();
+        let many: Vec<_> = (0..DOMAIN_ENTRIES + 10)
+            .map(|n| (IpAddr::from(n.to_be_bytes()), value))
+            .collect();
+        let full = Applied::Full(DOMAIN_ENTRIES as usize);
+        assert_eq!(dp.write_domains(generation, &many).unwrap(), full);
+        // Known addresses still change, and room that is made can be used.
+        assert_eq!(
+            dp.write_domains(generation, &many[..9]).unwrap(),
+            Applied::All
+        );
+        dp.delete_domains(generation, &[many[0].0]).unwrap();
+        let last = &many[many.len() - 1..];
+        assert_eq!(dp.write_domains(generation, last).unwrap(), Applied::All);
         dp.stop().unwrap();
     });
 }

@@ -82,7 +82,7 @@ fn flow_takes_the_leaf_that_the_text_means_also_after_a_reorder() {
         let rules = config.rules.map_ordinals(|o| table.slot_of(o));
         let tables = compile(&rules).expect("within the limits");
         let serves = |dst, port| {
-            let verdict = eval_tables(&tables, &flow(dst, port));
+            let verdict = eval_tables(&tables, &flow(dst, port), None);
             let pick = table.select(verdict.ordinal, Network::Tcp).expect("a leaf");
             (pick.leaf.name.clone(), verdict.ordinal)
         };

@@ -6,10 +6,11 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
-use crate::routing::rule::DomainTest;
+use crate::routing::{is_sensitive, rule::DomainTest};
 
 const RULE_SETS: u32 = 2000;
 const PACKETS: usize = 16;
+const NAMES: [&str; 5] = ["a.b", "x.a.b", "d.c", "c", "elsewhere.org"];
 
 fn prefix() -> impl Strategy<Value = Prefix> {
     let seeds = vec![
@@ -51,7 +52,10 @@ fn pair() -> impl Strategy<Value = (bool, bool)> {
 }
 
 fn test() -> impl Strategy<Value = Test> {
-    let name = DomainTest::Suffix("a.b".into());
+    let domain = vec(select(vec!["a.b", "x.a.b", "c", "d.c"]), 0..3).prop_map(|names| {
+        let tests = names.into_iter().map(|n| DomainTest::Suffix(n.into()));
+        Test::Domain(tests.collect())
+    });
     prop_oneof![
         6 => vec(prefix(), 0..5).prop_map(Test::Dest),
         3 => vec(prefix(), 0..4).prop_map(Test::Source),
@@ -61,8 +65,8 @@ fn test() -> impl Strategy<Value = Test> {
         1 => pair().prop_map(|(v4, v6)| Test::IpVersion { v4, v6 }),
         2 => vec(mac(), 0..3).prop_map(Test::Mac),
         1 => vec(select(vec![0, 1, 46, 63]), 0..3).prop_map(Test::Dscp),
-        1 => Just(Test::Domain(vec![name])),
-        1 => Just(Test::ProcessName(vec![padded("curl")])),
+        2 => domain,
+        2 => vec(select(vec![padded("curl"), padded("wget"), [0; 16]]), 0..3).prop_map(Test::ProcessName),
     ]
 }
 
@@ -99,6 +103,7 @@ fn address() -> impl Strategy<Value = [u8; 16]> {
 fn packet() -> impl Strategy<Value = FlowFacts> {
     let port = || prop_oneof![3 => select(vec![0, 1, 53, 80, 443, 500, 65_535]), 1 => any::<u16>()];
     let dscp = select(vec![0, 1, 2, 46, 63]);
+    let process = select(vec![[0; 16], padded("curl"), padded("ssh")]);
     (
         address(),
         address(),
@@ -107,18 +112,21 @@ fn packet() -> impl Strategy<Value = FlowFacts> {
         any::<bool>(),
         mac(),
         dscp,
+        process,
     )
-        .prop_map(|(src, dst, sport, dport, tcp, mac, dscp)| FlowFacts {
-            src,
-            dst,
-            sport,
-            dport,
-            tcp,
-            mac,
-            dscp,
-            pname: [0; 16],
-            domain: None,
-        })
+        .prop_map(
+            |(src, dst, sport, dport, tcp, mac, dscp, pname)| FlowFacts {
+                src,
+                dst,
+                sport,
+                dport,
+                tcp,
+                mac,
+                dscp,
+                pname,
+                domain: None,
+            },
+        )
 }
 
 proptest! {
@@ -133,7 +141,33 @@ proptest! {
         let tables = compile(&set).unwrap();
         let oracle = Oracle::new(&set);
         for packet in &packets {
-            prop_assert_eq!(eval_tables(&tables, packet), oracle.eval(packet), "{:?}", packet);
+            let tables = eval_tables(&tables, packet, None);
+            prop_assert_eq!(tables, oracle.eval(packet), "{:?}", packet);
         }
+    }
+
+    /// A verdict that is called insensitive is the one of every name the address may have.
+    #[test]
+    fn names_change_only_what_is_called_sensitive(
+        lines in vec(rule_line(), 0..8),
+        packet in packet(),
+        owners in vec(select(NAMES.to_vec()), 0..3),
+    ) {
+        let set = rules(lines);
+        let tables = compile(&set).unwrap();
+        let oracle = Oracle::new(&set);
+        let calls: Vec<_> = owners.iter().map(|n| oracle.domain_calls(n)).collect();
+        let known = oracle.domain_value(&calls);
+        prop_assert_eq!(known.map_or(0, |v| v.owners as usize), owners.len());
+        let verdict = eval_tables(&tables, &packet, known.as_ref());
+        let sensitive = is_sensitive(&tables, &packet, known.as_ref());
+        let possible = if owners.is_empty() { &NAMES[..] } else { &owners[..] };
+        for name in possible {
+            let named = FlowFacts { domain: Some((*name).into()), ..packet.clone() };
+            if owners.len() == 1 || !sensitive {
+                prop_assert_eq!(verdict, oracle.eval(&named), "{} {:?}", name, packet);
+            }
+        }
+        prop_assert!(owners.len() != 1 || !sensitive);
     }
 }

@@ -51,6 +51,17 @@ fn too_many_mac_addresses_are_refused() {
 }
 
 #[test]
+fn too_many_process_names_are_refused() {
+    let name = |i: u16| padded(&format!("p{i}"));
+    let names = |n| rules([line([is(Test::ProcessName((0..n).map(name).collect()))], 2)]);
+    assert_eq!(compile(&names(2048)).unwrap().pname.len(), 2048);
+    assert_eq!(
+        compile(&names(2049)).unwrap_err(),
+        CompileError::Processes(2049)
+    );
+}
+
+#[test]
 fn rules_without_a_final_fallback_are_refused() {
     let conditional = line([is(Test::DestPort(vec![(1, 1)]))], 2);
     for lines in [vec![], vec![conditional], vec![must_rules([])]] {
@@ -82,7 +93,7 @@ fn same_set_in_many_lines_makes_two_classes() {
 
 #[test]
 fn only_used_dimensions_are_flagged() {
-    use honk_common::route::{DIM_DPORT, DIM_PROTO};
+    use honk_common::route::{DIM_DOMAIN, DIM_DPORT, DIM_PNAME, DIM_PROTO};
     let set = rules([line(
         [
             is(Test::DestPort(vec![(1, 2)])),
@@ -95,7 +106,8 @@ fn only_used_dimensions_are_flagged() {
         ],
         2,
     )]);
-    assert_eq!(compile(&set).unwrap().meta.dims, DIM_DPORT | DIM_PROTO);
+    let dims = DIM_DPORT | DIM_PROTO | DIM_DOMAIN | DIM_PNAME;
+    assert_eq!(compile(&set).unwrap().meta.dims, dims);
 }
 
 #[test]

@@ -103,7 +103,11 @@ fn padded(name: &str) -> [u8; 16] {
 fn verdict(rules: &RuleSet, flow: &FlowFacts) -> Verdict {
     let expected = Oracle::new(rules).eval(flow);
     let tables = compile(rules).expect("rules within the limits");
-    assert_eq!(eval_tables(&tables, flow), expected, "tables and reference");
+    assert_eq!(
+        eval_tables(&tables, flow, None),
+        expected,
+        "tables and reference"
+    );
     expected
 }
 
