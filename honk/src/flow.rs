@@ -13,7 +13,7 @@ use std::{
 };
 
 use honk_policy::{
-    id::{Network, NodeId},
+    id::{Family, GroupId, MemberId, Network, NodeId},
     node::Node,
 };
 
@@ -51,6 +51,8 @@ pub(crate) enum Refusal {
     Blocked,
     /// The group has no member.
     NoMember,
+    /// No node of the group that may serve is alive.
+    AllDead,
     /// The selected leaf carries no UDP.
     UdpIncapable,
     /// `final` names nothing that exists.
@@ -177,7 +179,10 @@ pub(crate) struct FlowEntry {
     pub(crate) id: u64,
     pub(crate) flow: NewFlow,
     pub(crate) outbound: Arc<str>,
+    /// Groups it came through, outermost first.
     pub(crate) path: Arc<[Arc<str>]>,
+    /// Their ids.
+    pub(crate) groups: Arc<[GroupId]>,
     pub(crate) leaf: NodeId,
     pub(crate) leaf_name: Arc<str>,
     pub(crate) rule: u16,
@@ -190,6 +195,25 @@ pub(crate) struct FlowEntry {
     pub(crate) carrier: std::sync::atomic::AtomicU8,
     /// Closes the flow from outside.
     pub(crate) cancel: Cancel,
+}
+
+impl FlowEntry {
+    /// The member of a group that the flow went through, if it came through the group.
+    pub(crate) fn member_of(&self, group: GroupId) -> Option<MemberId> {
+        let at = self.groups.iter().position(|id| *id == group)?;
+        let nested = self.groups.get(at + 1).copied().map(MemberId::Group);
+        Some(nested.unwrap_or(MemberId::Node(self.leaf)))
+    }
+}
+
+impl NewFlow {
+    /// Address family of the target.
+    pub(crate) fn family(&self) -> Family {
+        match self.target.0.ip().to_canonical() {
+            std::net::IpAddr::V4(_) => Family::V4,
+            std::net::IpAddr::V6(_) => Family::V6,
+        }
+    }
 }
 
 /// The way to end a listed flow from outside: whoever lists flows calls [`Cancel::set`], and

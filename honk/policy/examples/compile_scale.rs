@@ -11,7 +11,7 @@ use honk_common::{key::v4_mapped, limits::MAX_RULES};
 use honk_policy::{
     config::{Config, FilterLine, GroupDef, Policy},
     group::GroupTable,
-    id::{Network, NodeId, Ordinal, Uuid},
+    id::{Family, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
     routing::{
         compile,
@@ -44,7 +44,7 @@ fn main() {
     for (name, ordinal) in [("select_direct_members", 2), ("select_nested", 3)] {
         let slot = table.slot_of(Ordinal(ordinal));
         let selecting = time(CALLS, || {
-            let _ = black_box(black_box(&table).select(black_box(slot), Network::Tcp));
+            let _ = black_box(black_box(&table).apply(black_box(slot), Network::Tcp, Family::V4));
         });
         print(name, selecting * 1e9, "ns");
     }
@@ -165,6 +165,10 @@ fn group(number: u8, nested: Option<u8>) -> GroupDef {
         filters: nested.map(|n| vec![FilterLine::Groups(vec![format!("group {n}")])]),
         default: None,
         final_: None,
+        check_url: None,
+        tolerance_ms: None,
+        idle_timeout_s: None,
+        add_latency: Vec::new(),
         interrupt_connections: false,
         icon: None,
         implicit: false,

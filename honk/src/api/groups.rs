@@ -13,7 +13,8 @@ use axum::{
 };
 use honk_policy::{
     group::{
-        ChooseError, FinalKind, FinalProblem, GroupView, MemberView, Refuse, Scope, SelectionView,
+        ChooseError, FinalKind, FinalProblem, GroupView, Ineligible, MemberView, Scope,
+        SelectionView,
     },
     id::{GroupId, MemberId, Network},
 };
@@ -275,9 +276,9 @@ fn traffic(stats: Option<&Arc<OutboundStats>>) -> Traffic {
 }
 
 fn member_document(view: &MemberView) -> Member {
-    let elig = |refuse: Option<Refuse>| Elig {
-        ok: refuse.is_none(),
-        reason: refuse.map(|r| r.name().to_owned()),
+    let elig = |why: Option<Ineligible>| Elig {
+        ok: why.is_none(),
+        reason: why.map(|w| w.name().to_owned()),
     };
     Member {
         id: view.id.uuid().to_string(),

@@ -8,8 +8,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use honk_policy::{
-    group::Refuse,
-    id::{MemberId, Network},
+    group::{Ineligible, MemberView},
+    id::Network,
 };
 
 use super::{
@@ -267,6 +267,20 @@ fn dials(dials: &Dials, page: &mut Page) {
     page.count(&names::DIAL_LIMIT, &[], dials.limit as u64);
 }
 
+/// What a direct member can do on a network; a nested group without a leaf counts as dead.
+fn member_state(member: &MemberView, network: &str) -> &'static str {
+    let why = match network {
+        "tcp" => member.tcp,
+        _ => member.udp,
+    };
+    match why {
+        None => "alive",
+        Some(Ineligible::UdpIncapable) => "udp_incapable",
+        Some(Ineligible::Disabled) => "disabled",
+        Some(Ineligible::Dead | Ineligible::NoMember | Ineligible::Depth) => "dead",
+    }
+}
+
 fn groups(engine: &Engine, page: &mut Page) {
     let snapshot = engine.snapshot();
     let views = snapshot.groups.views();
@@ -284,15 +298,11 @@ fn groups(engine: &Engine, page: &mut Page) {
     );
     for group in &views {
         for (network, sel) in [("tcp", &group.tcp), ("udp", &group.udp)] {
-            let members = group.members.iter();
-            let incapable = members
-                .filter(|m| {
-                    let refuse = if network == "tcp" { m.tcp } else { m.udp };
-                    matches!(m.id, MemberId::Node(_)) && refuse == Some(Refuse::UdpIncapable)
-                })
-                .count();
-            let able = group.members.len() - incapable;
-            for (state, count) in [("alive", able), ("udp_incapable", incapable)] {
+            for state in ["alive", "dead", "udp_incapable", "disabled"] {
+                let members = group.members.iter();
+                let count = members
+                    .filter(|m| member_state(m, network) == state)
+                    .count();
                 let labels = [group.name.as_str(), network, state];
                 page.count(&names::GROUP_MEMBERS, &labels, count as u64);
             }
@@ -309,6 +319,9 @@ fn groups(engine: &Engine, page: &mut Page) {
             &[&group, network, outcome],
             count,
         );
+    }
+    for (group, flows) in engine.gatekeeper.last_resorts.counts() {
+        page.count(&names::GROUP_LAST_RESORT, &[&group], flows);
     }
     let changes = engine.changes.lock();
     let changes = changes.unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use arc_swap::ArcSwap;
@@ -25,6 +26,7 @@ use honk_policy::{
 
 use super::{
     kernel::Kernel,
+    last_resort::LastResorts,
     registry::{Registry, has_entry, key_of},
     snapshot::Snapshot,
 };
@@ -38,9 +40,10 @@ use crate::{
 const DNS: u16 = 53;
 
 /// Label values of `reason` of refused flows, in the order of [`refusal_index`].
-pub(crate) const REFUSALS: [&str; 8] = [
+pub(crate) const REFUSALS: [&str; 9] = [
     "blocked",
     "no_member",
+    "all_dead",
     "udp_incapable",
     "final_missing",
     "final_cycle",
@@ -53,12 +56,13 @@ fn refusal_index(refusal: Refusal) -> usize {
     match refusal {
         Refusal::Blocked => 0,
         Refusal::NoMember => 1,
-        Refusal::UdpIncapable => 2,
-        Refusal::FinalMissing => 3,
-        Refusal::FinalCycle => 4,
-        Refusal::Depth => 5,
-        Refusal::Capacity => 6,
-        Refusal::Stopping => 7,
+        Refusal::AllDead => 2,
+        Refusal::UdpIncapable => 3,
+        Refusal::FinalMissing => 4,
+        Refusal::FinalCycle => 5,
+        Refusal::Depth => 6,
+        Refusal::Capacity => 7,
+        Refusal::Stopping => 8,
     }
 }
 
@@ -86,6 +90,7 @@ pub(crate) struct Gatekeeper {
     pub(crate) counters: AdmissionCounters,
     /// Flows without an eligible selection; rare, so that one lock will do.
     unselected: Mutex<Unselected>,
+    pub(crate) last_resorts: LastResorts,
 }
 
 /// Flows by group, network and outcome.
@@ -111,6 +116,7 @@ impl Gatekeeper {
             stopping: AtomicBool::new(false),
             counters: AdmissionCounters::default(),
             unselected: Mutex::default(),
+            last_resorts: LastResorts::default(),
         }
     }
 
@@ -123,6 +129,7 @@ impl Gatekeeper {
     pub(super) fn retain(&self, names: &[Arc<str>]) {
         self.lock_unselected()
             .retain(|(group, ..), _| names.contains(group));
+        self.last_resorts.retain(names);
     }
 
     fn lock_unselected(&self) -> std::sync::MutexGuard<'_, Unselected> {
@@ -191,14 +198,16 @@ impl Gatekeeper {
         let snapshot = self.current.load();
         let Decision { verdict, seen } = self.decide(&snapshot, flow, key);
         let (outbound, selected) = snapshot
-            .select(verdict.ordinal, flow.network)
+            .apply(verdict.ordinal, flow.network, flow.family())
             .ok_or(Refusal::NoMember)?;
         let selected = selected.map_err(|refuse| {
             self.count_unselected(outbound, flow.network, refuse.name());
             refusal(refuse)
         })?;
-        if selected.source == Source::Final {
-            self.count_unselected(outbound, flow.network, "final");
+        match selected.source {
+            Source::Final => self.count_unselected(outbound, flow.network, "final"),
+            Source::LastResort => self.last_resorts.note(outbound, Instant::now()),
+            _ => {}
         }
         if selected.leaf.protocol == Protocol::Block {
             return Err(Refusal::Blocked);
@@ -208,7 +217,8 @@ impl Gatekeeper {
             id,
             flow: *flow,
             outbound: Arc::clone(outbound),
-            path: Arc::clone(&selected.path),
+            path: Arc::clone(selected.path),
+            groups: Arc::clone(selected.groups),
             leaf: selected.leaf.id,
             leaf_name: selected.leaf.name.as_str().into(),
             rule: verdict.rule,
@@ -228,7 +238,7 @@ impl Gatekeeper {
         }
         log(&snapshot, &entry);
         Ok(Route {
-            leaf: Arc::clone(&selected.leaf),
+            leaf: Arc::clone(selected.leaf),
             mark: verdict.mark,
             guard,
         })
@@ -291,8 +301,8 @@ fn facts(flow: &NewFlow, seen: Option<&FlowVal>) -> FlowFacts {
 
 fn refusal(refuse: Refuse) -> Refusal {
     match refuse {
-        // Without health checks no leaf is known to be dead.
-        Refuse::NoMember | Refuse::AllDead => Refusal::NoMember,
+        Refuse::NoMember => Refusal::NoMember,
+        Refuse::AllDead => Refusal::AllDead,
         Refuse::UdpIncapable => Refusal::UdpIncapable,
         Refuse::FinalMissing => Refusal::FinalMissing,
         Refuse::FinalCycle => Refusal::FinalCycle,
@@ -406,7 +416,7 @@ mod tests {
         assert_eq!(world.engine.registry.open(), 0);
         let refused = &world.engine.gatekeeper.counters.refused;
         let refused: Vec<u64> = refused.iter().map(|c| c.load(Ordering::Relaxed)).collect();
-        assert_eq!(refused, [1, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(refused, [1, 0, 0, 0, 0, 0, 0, 1, 1]);
     }
 
     #[test]

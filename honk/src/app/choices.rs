@@ -1,20 +1,27 @@
-//! Choices of selectors on their way to the state directory and back.
+//! Choices of selectors and pins of automatic groups on their way to the state directory and
+//! back.
 
 use honk_policy::{
     group::{Group, GroupTable, Member, Scope},
     id::{MemberId, Network},
 };
 
-use crate::state::choices::{Choices, Chosen, Record};
+use crate::{
+    clock,
+    state::choices::{Choices, Chosen, Record},
+};
 
-/// What a table would have to be told again after a restart.
-pub(crate) fn stored(groups: &GroupTable) -> Choices {
+/// What a table would have to be told again after a restart with the configuration of that
+/// revision.
+pub(crate) fn stored(groups: &GroupTable, revision: &str) -> Choices {
     let record = |g: &Group| {
         let of = |network| g.chosen(network).and_then(|id| chosen(g, id));
-        Some((
-            g.name.to_string(),
-            Record::new(of(Network::Tcp), of(Network::Udp))?,
-        ))
+        let record = Record::new(of(Network::Tcp), of(Network::Udp))?;
+        let record = match g.is_automatic() {
+            true => record.pinned(revision),
+            false => record,
+        };
+        Some((g.name.to_string(), record))
     };
     groups.groups().filter_map(record).collect()
 }
@@ -31,14 +38,21 @@ fn chosen(group: &Group, id: MemberId) -> Option<Chosen> {
     })
 }
 
-/// The table with stored choices made again. Those whose group or member is gone are dropped.
-pub(crate) fn restore(mut groups: GroupTable, choices: &Choices) -> GroupTable {
+/// The table with stored choices made again. Those whose group or member is gone are dropped,
+/// and pins that were made under another configuration.
+pub(crate) fn restore(mut groups: GroupTable, choices: &Choices, revision: &str) -> GroupTable {
+    let now = clock::now_ms();
     for (name, record) in choices {
+        let pinned_here = |g: &Group| match &record.pin_revision {
+            Some(pinned) => g.is_automatic() && pinned == revision,
+            None => !g.is_automatic(),
+        };
         for (scope, wanted) in [(Scope::Tcp, &record.tcp), (Scope::Udp, &record.udp)] {
             let Some(wanted) = wanted else { continue };
             let group = groups.group_named(name);
+            let group = group.filter(|g| pinned_here(g));
             let found = group.and_then(|g| Some((g.id, member(g, wanted)?)));
-            let made = found.and_then(|(id, member)| groups.choose(id, scope, member).ok());
+            let made = found.and_then(|(id, member)| groups.choose(id, scope, member, now).ok());
             match made {
                 Some(choice) => groups = choice.table,
                 None => tracing::info!(
@@ -77,6 +91,8 @@ fn member(group: &Group, wanted: &Chosen) -> Option<MemberId> {
 
 #[cfg(test)]
 mod tests {
+    use honk_policy::id::Family;
+
     use super::*;
     use crate::app::{
         select::Change,
@@ -97,7 +113,14 @@ mod tests {
 
     fn leaves(groups: &GroupTable) -> [String; 2] {
         let slot = groups.group_named("proxy").unwrap().slot;
-        let leaf = |n| groups.select(slot, n).unwrap().leaf.name.clone();
+        let leaf = |n| {
+            groups
+                .select(slot, n, Family::V4)
+                .unwrap()
+                .leaf
+                .name
+                .clone()
+        };
         [leaf(Network::Tcp), leaf(Network::Udp)]
     }
 
@@ -105,25 +128,25 @@ mod tests {
     async fn a_new_process_makes_the_same_choices() {
         let world = World::new(CONFIG);
         choose(&world, "b", Scope::Udp).await;
-        let choices = stored(&world.engine.snapshot().groups);
+        let choices = stored(&world.engine.snapshot().groups, "r");
         let other = World::new(CONFIG);
-        let groups = restore(other.engine.snapshot().groups.clone(), &choices);
+        let groups = restore(other.engine.snapshot().groups.clone(), &choices, "r");
         assert_eq!(leaves(&groups), ["a", "b"]);
-        assert_eq!(stored(&groups), choices);
+        assert_eq!(stored(&groups, "r"), choices);
     }
 
     #[tokio::test]
     async fn a_node_with_another_address_is_found_by_name_and_one_that_is_gone_is_not() {
         let world = World::new(CONFIG);
         choose(&world, "b", Scope::Both).await;
-        let choices = stored(&world.engine.snapshot().groups);
+        let choices = stored(&world.engine.snapshot().groups, "r");
         let moved = World::new(&CONFIG.replace("192.0.2.2", "192.0.2.99"));
-        let groups = restore(moved.engine.snapshot().groups.clone(), &choices);
+        let groups = restore(moved.engine.snapshot().groups.clone(), &choices, "r");
         assert_eq!(leaves(&groups), ["b", "b"]);
         let gone = World::new(&CONFIG.replace("name(a, b)", "name(a)"));
-        let groups = restore(gone.engine.snapshot().groups.clone(), &choices);
+        let groups = restore(gone.engine.snapshot().groups.clone(), &choices, "r");
         assert_eq!(leaves(&groups), ["a", "a"]);
-        assert!(stored(&groups).is_empty());
+        assert!(stored(&groups, "r").is_empty());
     }
 
     #[tokio::test]

@@ -66,7 +66,7 @@ impl Daemon {
         findings: &Findings,
         dirs: &Dirs,
     ) -> Result<Self, Failure> {
-        candidate.groups = remembered(candidate.groups, dirs);
+        candidate.groups = remembered(candidate.groups, &candidate.revision, dirs);
         let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
             .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
         let kernel = Teardown(Some(datapath.clone()));
@@ -143,9 +143,9 @@ impl Daemon {
 }
 
 /// The groups with the choices of the process before.
-fn remembered(groups: GroupTable, dirs: &Dirs) -> GroupTable {
+fn remembered(groups: GroupTable, revision: &str, dirs: &Dirs) -> GroupTable {
     match state::choices::load(&dirs.choices()) {
-        Ok(stored) => choices::restore(groups, &stored),
+        Ok(stored) => choices::restore(groups, &stored, revision),
         Err(error) => {
             let path = dirs.choices();
             let path = path.display();

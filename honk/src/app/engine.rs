@@ -335,7 +335,8 @@ impl Engine {
         if !self.unsaved.swap(false, Ordering::Relaxed) {
             return;
         }
-        let choices = choices::stored(&self.snapshot().groups);
+        let snapshot = self.snapshot();
+        let choices = choices::stored(&snapshot.groups, &snapshot.revision);
         let path = self.choices.clone();
         let job = move || state::choices::save(&path, &choices);
         let saved = tokio::task::spawn_blocking(job).await;

@@ -7,6 +7,7 @@ mod daemon;
 pub(crate) mod diag;
 pub(crate) mod engine;
 pub(crate) mod kernel;
+pub(crate) mod last_resort;
 pub(crate) mod loader;
 pub(crate) mod notify;
 pub(crate) mod registry;

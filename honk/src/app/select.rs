@@ -1,4 +1,5 @@
-//! Selection changes: published in userspace first, then in the kernel, then felt by flows.
+//! Selection changes, by hand or by health: published in userspace first, then in the kernel,
+//! then felt by flows.
 
 use std::{
     collections::BTreeSet,
@@ -8,14 +9,17 @@ use std::{
 
 use honk_common::outbound::STATE_DIRECT;
 use honk_policy::{
-    group::{Changed, Choice, ChooseError, GroupTable, Scope},
-    id::{GroupId, MemberId, Network},
+    group::{
+        Change as Moved, Changed, Choice, ChooseError, GroupTable, Health, Scope, Touched, Update,
+    },
+    id::{Family, GroupId, MemberId, Network},
     routing::compile,
 };
 
 use super::{engine::Engine, kernel::KernelError, registry::Closing, snapshot::Snapshot};
 use crate::{
     cli::exit::Exit,
+    clock,
     flow::{CloseReason, FlowEntry},
 };
 
@@ -67,58 +71,93 @@ impl Engine {
     pub(crate) async fn select(&self, change: Change) -> Result<Applied, SelectError> {
         let writer = self.writer.lock().await;
         let before = self.snapshot();
+        let (group, scope, now) = (change.group, change.scope, clock::now_ms());
         let Choice {
             table,
             changed,
+            changes,
             stored,
         } = match change.member {
-            Some(member) => before.groups.choose(change.group, change.scope, member)?,
-            None => before.groups.unchoose(change.group, change.scope)?,
+            Some(member) => before.groups.choose(group, scope, member, now)?,
+            None => before.groups.unchoose(group, scope, now)?,
         };
         if !stored {
-            return Ok(Applied {
-                snapshot: before,
-                changed,
-                closing: Closing::default(),
-            });
+            return Ok(Applied::unchanged(before));
         }
-        let after = Arc::new(before.with_groups(table));
-        self.current.store(Arc::clone(&after));
+        let override_ = change.interrupt.map(|interrupt| (group, interrupt));
         self.unsaved.store(true, Ordering::Relaxed);
-        self.kernel.write_groups(&after.groups.slots())?;
-        let interrupt = interrupts(&after, change);
-        if interrupt && changed.udp && leaves_direct(&before.groups, &after.groups) {
-            self.forget_direct(&after).await?;
-        }
+        let after = self.publish(&before, table, &changes, override_).await?;
         drop(writer);
-        let Some(group) = after.groups.group(change.group) else {
-            return Err(ChooseError::UnknownGroup.into());
-        };
-        for (network, changed) in [(Network::Tcp, changed.tcp), (Network::Udp, changed.udp)] {
-            if changed {
-                self.count_change(&group.name, network.name(), "user");
-                tracing::info!(
-                    target: "honk::group",
-                    group = &*group.name,
-                    network = network.name(),
-                    leaf = leaf_name(&after.groups, change.group, network),
-                    "selection changed",
-                );
+        self.announce(&changes);
+        let flows = affected(&self.registry.list(), &after.groups, &changes, override_);
+        let closing = match flows.is_empty() {
+            true => Closing::default(),
+            false => {
+                self.registry
+                    .close(&flows, CloseReason::SelectionChanged, CLOSE_WAIT)
+                    .await
             }
-        }
-        let closing = if interrupt && changed.any() {
-            let flows = affected(&self.registry.list(), &after, change.group, changed);
-            self.registry
-                .close(&flows, CloseReason::SelectionChanged, CLOSE_WAIT)
-                .await
-        } else {
-            Closing::default()
         };
         Ok(Applied {
             snapshot: after,
             changed,
             closing,
         })
+    }
+
+    /// Takes over what health checks found: selections move, the kernel follows, and flows of
+    /// groups that want it are closed. One caller, one call at a time.
+    #[cfg_attr(not(test), expect(dead_code, reason = "called by the prober"))]
+    pub(crate) async fn health_changed(
+        &self,
+        health: Arc<dyn Health>,
+        touched: &Touched,
+    ) -> Result<Vec<Moved>, KernelError> {
+        let writer = self.writer.lock().await;
+        let before = self.snapshot();
+        let Update { table, changes } = before.groups.judged(health, touched, clock::now_ms());
+        let published = self.publish(&before, table, &changes, None).await;
+        drop(writer);
+        self.announce(&changes);
+        let after = self.snapshot();
+        let flows = affected(&self.registry.list(), &after.groups, &changes, None);
+        self.registry.cancel(&flows, CloseReason::SelectionChanged);
+        published.map(|_| changes)
+    }
+
+    /// Userspace first: it must accept whatever the kernel may still hand over.
+    async fn publish(
+        &self,
+        before: &Snapshot,
+        table: GroupTable,
+        changes: &[Moved],
+        override_: Option<(GroupId, bool)>,
+    ) -> Result<Arc<Snapshot>, KernelError> {
+        let after = Arc::new(before.with_groups(table));
+        self.current.store(Arc::clone(&after));
+        self.kernel.write_groups(&after.groups.slots())?;
+        let udp = |c: &&Moved| c.network == Network::Udp && interrupts(c, override_);
+        if changes.iter().any(|c| udp(&c)) && leaves_direct(&before.groups, &after.groups) {
+            self.forget_direct(&after).await?;
+        }
+        Ok(after)
+    }
+
+    /// Counts and logs changes.
+    pub(super) fn announce(&self, changes: &[Moved]) {
+        let snapshot = self.snapshot();
+        for change in changes {
+            let (network, cause) = (change.network, change.cause.name());
+            self.count_change(&change.name, network.name(), cause);
+            tracing::info!(
+                target: "honk::group",
+                group = &*change.name,
+                network = network.name(),
+                cause,
+                leaf = leaf_name(&snapshot.groups, change),
+                "selection changed",
+            );
+        }
     }
 }
 
@@ -143,10 +182,13 @@ fn broken(e: &dyn std::fmt::Display) -> KernelError {
     }
 }
 
-fn interrupts(snapshot: &Snapshot, change: Change) -> bool {
-    let group = snapshot.groups.group(change.group);
-    let configured = group.is_some_and(|g| g.def.interrupt_connections);
-    change.interrupt.unwrap_or(configured)
+/// Whether flows that a change moves are to be closed; a request may overrule the group it is
+/// about.
+fn interrupts(change: &Moved, override_: Option<(GroupId, bool)>) -> bool {
+    match override_ {
+        Some((group, interrupt)) if group == change.group => interrupt,
+        _ => change.interrupt,
+    }
 }
 
 /// Whether some group whose flows the kernel passed directly now needs them in userspace.
@@ -161,35 +203,36 @@ fn leaves_direct(before: &GroupTable, after: &GroupTable) -> bool {
     !direct(before).is_subset(&direct(after))
 }
 
-/// Flows that came through the group and would now leave through another node.
+/// Flows to be closed: they came through a group that changed, by another member than the one
+/// that is selected now. Judged by what was noted when the flow began (G-161).
 pub(super) fn affected(
     flows: &[Arc<FlowEntry>],
-    after: &Snapshot,
-    group: GroupId,
-    changed: Changed,
+    groups: &GroupTable,
+    changes: &[Moved],
+    override_: Option<(GroupId, bool)>,
 ) -> Vec<Arc<FlowEntry>> {
-    let Some(group) = after.groups.group(group) else {
-        return Vec::new();
+    let changes: Vec<&Moved> = changes
+        .iter()
+        .filter(|c| interrupts(c, override_))
+        .collect();
+    let left = |flow: &FlowEntry, change: &Moved| {
+        let (network, family) = (flow.flow.network, flow.flow.family());
+        let was = flow.member_of(change.group);
+        let is = || groups.member_of(change.group, network, family);
+        change.concerns(network, family) && was.is_some() && is().is_some_and(|is| Some(is) != was)
     };
-    let leaf = |network| {
-        let selected = after.groups.select(group.slot, network).ok();
-        selected.map(|s| s.leaf.id)
-    };
-    let (tcp, udp) = (leaf(Network::Tcp), leaf(Network::Udp));
-    let moved = |flow: &&Arc<FlowEntry>| {
-        let (changed, leaf) = match flow.flow.network {
-            Network::Tcp => (changed.tcp, tcp),
-            Network::Udp => (changed.udp, udp),
-        };
-        changed && leaf != Some(flow.leaf) && flow.path.contains(&group.name)
-    };
+    let moved = |flow: &&Arc<FlowEntry>| changes.iter().any(|change| left(flow, change));
     flows.iter().filter(moved).cloned().collect()
 }
 
-fn leaf_name(groups: &GroupTable, id: GroupId, network: Network) -> &str {
+fn leaf_name<'t>(groups: &'t GroupTable, change: &Moved) -> &'t str {
+    let family = match change.families {
+        [true, _] => Family::V4,
+        [false, _] => Family::V6,
+    };
     groups
-        .group(id)
-        .and_then(|g| groups.select(g.slot, network).ok())
+        .group(change.group)
+        .and_then(|g| groups.select(g.slot, change.network, family).ok())
         .map_or("-", |s| s.leaf.name.as_str())
 }
 
@@ -197,10 +240,17 @@ fn leaf_name(groups: &GroupTable, id: GroupId, network: Network) -> &str {
 mod tests {
     use std::sync::Mutex;
 
+    use honk_common::outbound::STATE_DEAD;
+    use honk_policy::{
+        group::{Cause, NodeState},
+        id::{Domain, NodeId},
+        node::Node,
+    };
+
     use super::*;
     use crate::{
         app::testkit::{Asked, CONFIG, World, flow},
-        flow::{Admission as _, CancelHook, Route},
+        flow::{Admission as _, CancelHook, Refusal, Route},
     };
 
     fn change(world: &World, group: &str, member: Option<&str>, scope: Scope) -> Change {
@@ -249,7 +299,12 @@ mod tests {
                 let engine = engine.upgrade().unwrap();
                 let groups = &engine.snapshot().groups;
                 let slot = groups.group_named("proxy").unwrap().slot;
-                let leaf = groups.select(slot, Network::Tcp).unwrap().leaf.name.clone();
+                let leaf = groups
+                    .select(slot, Network::Tcp, Family::V4)
+                    .unwrap()
+                    .leaf
+                    .name
+                    .clone();
                 log.lock().unwrap().push(leaf);
             }
         }));
@@ -343,5 +398,72 @@ mod tests {
         let applied = world.engine.select(wanted).await.unwrap();
         assert_eq!((applied.closing.closed, applied.closing.pending), (0, 1));
         drop(held);
+    }
+
+    /// These nodes are dead, by name in the table.
+    #[derive(Debug)]
+    struct Dead(Vec<NodeId>);
+
+    impl Health for Dead {
+        fn state(&self, node: NodeId, _: Domain, _: Family) -> Option<NodeState> {
+            Some(NodeState {
+                alive: !self.0.contains(&node),
+                latency_ms: None,
+                strikes: 0,
+            })
+        }
+
+        fn url_state(&self, _: GroupId, _: MemberId, _: Family) -> Option<NodeState> {
+            None
+        }
+
+        fn disabled(&self, _: NodeId) -> bool {
+            false
+        }
+    }
+
+    async fn kill(world: &World, names: &[&str]) -> Vec<Moved> {
+        let snapshot = world.engine.snapshot();
+        let nodes = snapshot.groups.nodes();
+        let named = |n: &&Arc<Node>| names.contains(&n.name.as_str());
+        let dead = nodes.iter().filter(named).map(|n| n.id).collect();
+        let touched = Touched {
+            nodes: nodes.iter().map(|n| n.id).collect(),
+            members: Vec::new(),
+        };
+        let changed = world.engine.health_changed(Arc::new(Dead(dead)), &touched);
+        changed.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_dead_node_moves_its_group_tells_the_kernel_and_closes_what_it_carried() {
+        let world = World::new(&CONFIG.replace("policy: select", "policy: fallback"));
+        let tcp = relayed(&world, Network::Tcp, "203.0.113.1:80");
+        let other = relayed(&world, Network::Tcp, "203.0.113.1:8443");
+        let changes = kill(&world, &["a"]).await;
+        let seen: Vec<_> = changes.iter().map(|c| (&*c.name, c.network)).collect();
+        assert_eq!(seen, [("proxy", Network::Tcp), ("proxy", Network::Udp)]);
+        assert!(changes.iter().all(|c| c.cause == Cause::Health));
+        assert_eq!([&tcp, &other].map(|r| alive(r)), [false, true]);
+        let again = relayed(&world, Network::Tcp, "203.0.113.1:80");
+        let count = ("proxy".into(), "tcp", "health");
+        assert_eq!(world.engine.changes.lock().unwrap()[&count], 1);
+
+        // Everything is dead: the kernel drops, and the flow on `b` is left to itself.
+        world.kernel.take();
+        assert!(kill(&world, &["a", "b"]).await.is_empty());
+        let asked = world.kernel.take();
+        let Some(Asked::Groups(slots)) = asked.last() else {
+            panic!("{asked:?}");
+        };
+        assert!(slots.iter().any(|(_, bits)| *bits == STATE_DEAD));
+        assert!(alive(&again));
+        let refused = flow(Network::Tcp, "203.0.113.1:80");
+        let refused = world.engine.gatekeeper.admit(&refused);
+        assert_eq!(refused.err(), Some(Refusal::AllDead));
+
+        // The pin holds: `a` is back, and so is `b`.
+        assert!(kill(&world, &[]).await.is_empty());
+        assert!(alive(&again));
     }
 }

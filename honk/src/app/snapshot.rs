@@ -8,7 +8,7 @@ use honk_common::outbound;
 use honk_policy::{
     config::Config,
     group::{GroupTable, Refuse, Selected},
-    id::{Network, Ordinal},
+    id::{Family, Network, Ordinal},
     routing::{oracle::Oracle, rule::RuleSet},
 };
 
@@ -93,18 +93,23 @@ impl Snapshot {
         }
     }
 
-    /// The outbound in a slot and what it selects; `None` when no outbound has the slot.
-    pub(crate) fn select(
+    /// The outbound in a slot and what it selects for a new flow; `None` when no outbound has
+    /// the slot.
+    pub(crate) fn apply(
         &self,
         slot: Ordinal,
         network: Network,
-    ) -> Option<(&Arc<str>, Result<&Selected, Refuse>)> {
+        target: Family,
+    ) -> Option<(&Arc<str>, Result<Selected<'_>, Refuse>)> {
         let at = usize::from(slot.0);
         let (names, groups) = match self.fading.as_deref() {
             Some(old) if self.name_of(slot.0).is_none() => (&old.names, &old.groups),
             _ => (&self.names, &self.groups),
         };
-        Some((names.get(at)?.as_ref()?, groups.select(slot, network)))
+        Some((
+            names.get(at)?.as_ref()?,
+            groups.apply(slot, network, target),
+        ))
     }
 
     /// Name of the outbound in a kernel slot.

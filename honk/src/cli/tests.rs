@@ -4,7 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Parser as _;
-use honk_policy::id::Network;
+use honk_policy::id::{Family, Network};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::*;
@@ -218,7 +218,7 @@ async fn selecting_by_name_moves_the_group_and_unpin_moves_it_back() {
         let slot = snapshot.groups.group_named("proxy").unwrap().slot;
         snapshot
             .groups
-            .select(slot, network)
+            .select(slot, network, Family::V4)
             .unwrap()
             .leaf
             .name

@@ -89,6 +89,7 @@ impl World {
             flow: *flow,
             outbound: "test".into(),
             path: Arc::new([]),
+            groups: Arc::new([]),
             leaf: leaf.id,
             leaf_name: leaf.name.as_str().into(),
             rule: 0,

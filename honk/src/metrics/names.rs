@@ -133,6 +133,8 @@ families! {
         "Published selection changes.";
     GROUP_NO_SELECTION Counter "honk_group_no_selection_total" ["group", "network", "outcome"]
         "Flows whose group had no eligible selection: served by final, or refused and why.";
+    GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
+        "TCP flows sent to a group's only node though it is dead.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes. Without health checks every state is unknown.";
     API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]

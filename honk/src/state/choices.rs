@@ -1,4 +1,5 @@
-//! `<state>/state/choices.json`: what was chosen in selectors, kept over a restart.
+//! `<state>/state/choices.json`: what was chosen in selectors and pinned in automatic
+//! groups, kept over a restart.
 //!
 //! Names and ids only. A file that cannot be read costs the choices, never the start.
 
@@ -37,6 +38,10 @@ pub(crate) struct Record {
     pub(crate) tcp: Option<Chosen>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) udp: Option<Chosen>,
+    /// Revision of the configuration under which an automatic group was pinned; none for a
+    /// choice of a selector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pin_revision: Option<String>,
 }
 
 impl Record {
@@ -44,7 +49,20 @@ impl Record {
     pub(crate) fn new(tcp: Option<Chosen>, udp: Option<Chosen>) -> Option<Self> {
         let schema = SCHEMA;
         let some = tcp.is_some() || udp.is_some();
-        some.then_some(Self { schema, tcp, udp })
+        some.then_some(Self {
+            schema,
+            tcp,
+            udp,
+            pin_revision: None,
+        })
+    }
+
+    /// The same for a pin, which holds under one configuration only.
+    pub(crate) fn pinned(self, revision: &str) -> Self {
+        Self {
+            pin_revision: Some(revision.to_owned()),
+            ..self
+        }
     }
 }
 

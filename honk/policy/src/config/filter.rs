@@ -81,8 +81,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads one line; `extra` says that other text stood behind it.
-    pub(super) fn line(&mut self, report: &mut Report<'_>, decl: &Decl, extra: bool) -> FilterLine {
+    /// Reads one line and its `add_latency`; `extra` says that other text stood behind it.
+    pub(super) fn line(
+        &mut self,
+        report: &mut Report<'_>,
+        decl: &Decl,
+        extra: bool,
+    ) -> (FilterLine, Option<i64>) {
         let calls: &[Call] = match &decl.value {
             Value::Calls(calls) => calls,
             _ => &[],
@@ -98,8 +103,8 @@ impl<'a> Reader<'a> {
         for call in calls {
             report.trailing_comma(call.trailing_comma);
         }
-        self.notes(report, decl.annotation.as_ref(), standalone);
-        match calls {
+        let offset = self.notes(report, decl.annotation.as_ref(), standalone);
+        let line = match calls {
             [call] if standalone => self.groups(report, call, decl.value_span),
             _ if nested => {
                 let message = format!(
@@ -117,7 +122,8 @@ impl<'a> Reader<'a> {
                 FilterLine::Ignored
             }
             _ => self.predicates(report, decl, calls, extra),
-        }
+        };
+        (line, offset)
     }
 
     fn predicates(
@@ -209,20 +215,25 @@ impl<'a> Reader<'a> {
         FilterLine::Groups(tags)
     }
 
-    /// `[add_latency: D]`.
-    fn notes(&mut self, report: &mut Report<'_>, notes: Option<&Annotation>, standalone: bool) {
+    /// `[add_latency: D]`, in milliseconds.
+    fn notes(
+        &mut self,
+        report: &mut Report<'_>,
+        notes: Option<&Annotation>,
+        standalone: bool,
+    ) -> Option<i64> {
         if let Some(annotation) = notes.filter(|a| a.notes.is_empty()) {
             report.stray_annotation("group", annotation.span, false);
         }
         let fields = decl::notes(report, "group", FILTER_NOTES, notes);
-        if let Some(entry) = fields.get("add_latency") {
-            if standalone {
-                let message = "`add_latency` has no effect on nested groups";
-                report.warn("W214", "ignored-key", entry.key, message);
-            } else {
-                self.latency.push(entry.key);
-            }
+        let entry = fields.get("add_latency")?;
+        if standalone {
+            let message = "`add_latency` has no effect on nested groups";
+            report.warn("W214", "ignored-key", entry.key, message);
+            return None;
         }
+        self.latency.push(entry.key);
+        fields.millis("add_latency")
     }
 
     /// Reports what only urltest uses.

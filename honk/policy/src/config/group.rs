@@ -107,6 +107,7 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
     }
     let mut policy: Option<(Policy, &Decl)> = None;
     let mut lines: Option<Vec<FilterLine>> = None;
+    let mut add_latency = Vec::new();
     let mut filters = filter::Reader::new(name, names);
     for (row, decl) in &rest.own {
         match row.name {
@@ -120,9 +121,10 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
             }
             "filter" => {
                 let extra = trailing.contains(&decl.span.start);
-                lines
-                    .get_or_insert_default()
-                    .push(filters.line(report, decl, extra));
+                let lines = lines.get_or_insert_default();
+                let (line, offset) = filters.line(report, decl, extra);
+                add_latency.extend(offset.map(|offset| (lines.len(), offset)));
+                lines.push(line);
             }
             _ => {}
         }
@@ -144,6 +146,16 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
             .text("final")
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
+        check_url: check_url(policy, &rest.fields),
+        tolerance_ms: ["tolerance", "check_tolerance"]
+            .into_iter()
+            .find_map(|key| rest.fields.millis(key))
+            .map(|ms| u16::try_from(ms).unwrap_or(u16::MAX)),
+        idle_timeout_s: rest
+            .fields
+            .millis("idle_timeout")
+            .map(|ms| ms.unsigned_abs().div_ceil(1000)),
+        add_latency,
         interrupt_connections: rest.fields.bool("interrupt_connections").unwrap_or(false),
         icon: icon(report, name, &rest.fields),
         implicit: false,
@@ -151,6 +163,16 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
     unused_keys(report, name, policy, &rest.fields);
     references(report, &def, &rest.fields, names);
     def
+}
+
+/// What an automatic group checks its members with; a selector checks nothing (G-018).
+fn check_url(policy: Policy, fields: &Fields) -> Option<String> {
+    if policy == Policy::Selector {
+        return None;
+    }
+    let own = fields.text("check_url").filter(|url| !url.is_empty());
+    let alias = || fields.list("tcp_check_url")?.first().map(String::as_str);
+    own.or_else(alias).map(str::to_owned)
 }
 
 /// The policy of a declaration; `None` after an error.
@@ -210,7 +232,7 @@ fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Poli
         report.push(finding.help("use `default:`").about("group", "policy"));
     }
     let policy = spelling(report, group, text.trim(), decl.value_span)?;
-    if policy != Policy::Selector {
+    if policy == Policy::Score {
         let what = format!("policy `{}` is", shortened(text.trim()));
         report.unbuilt("group", policy.name(), decl.value_span, &what);
     }

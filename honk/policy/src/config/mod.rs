@@ -150,6 +150,14 @@ pub struct GroupDef {
     pub default: Option<String>,
     /// `final:`.
     pub final_: Option<String>,
+    /// `check_url:` of an automatic group.
+    pub check_url: Option<String>,
+    /// `tolerance:` in milliseconds, as written.
+    pub tolerance_ms: Option<u16>,
+    /// `idle_timeout:` in seconds, as written.
+    pub idle_timeout_s: Option<u64>,
+    /// Milliseconds that a filter line adds to measured latencies: index of the line, offset.
+    pub add_latency: Vec<(usize, i64)>,
     /// Close affected flows on a selection change.
     pub interrupt_connections: bool,
     /// `icon:`.

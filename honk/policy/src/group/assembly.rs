@@ -15,11 +15,14 @@ use super::{
     builtin,
     graph::{self, Graph, MAX_DEPTH},
     member::{self, Member},
+    pick::Way,
+    shape,
     slot::{self, Retired},
     table::{Final, Group, GroupTable},
+    view::ToleranceSource,
 };
 use crate::{
-    config::{FilterLine, GroupDef},
+    config::{FilterLine, GroupDef, Policy},
     id::{GroupId, MemberId, Ordinal},
     node::Node,
 };
@@ -34,6 +37,8 @@ pub(super) struct Assembly<'a> {
     heights: Vec<usize>,
     finals: Vec<Final>,
     final_cycles: Vec<bool>,
+    /// What urltest groups without one of their own have.
+    tolerance: (u16, ToleranceSource),
     declared: HashSet<&'a str>,
 }
 
@@ -43,6 +48,7 @@ impl<'a> Assembly<'a> {
         nodes: &'a [Arc<Node>],
         ids: Vec<GroupId>,
         slots: Vec<Ordinal>,
+        tolerance: (u16, ToleranceSource),
     ) -> Self {
         let declared = defs.iter().enumerate().filter(|(_, d)| !d.implicit);
         let by_name: HashMap<&str, usize> = declared.map(|(i, d)| (d.name.as_str(), i)).collect();
@@ -63,6 +69,7 @@ impl<'a> Assembly<'a> {
             slots,
             graph,
             finals,
+            tolerance,
         }
     }
 
@@ -82,41 +89,75 @@ impl<'a> Assembly<'a> {
         findings: &mut Vec<Diagnostic>,
     ) -> Group {
         let def = &self.defs[index];
-        let nodes = member::nodes(def, self.nodes).into_iter().map(Member::Node);
-        let nested = self.graph.children[index]
-            .iter()
-            .map(|&index| Member::Group {
-                id: self.ids[index],
-                name: self.defs[index].name.as_str().into(),
-                index,
-            });
-        let members: Arc<[Member]> = nodes.chain(nested).collect();
+        let admitted = member::nodes(def, self.nodes);
+        let extra = member::extra(def, &admitted);
+        let nodes = admitted.into_iter().map(Member::Node);
+        let nested: Arc<[usize]> = self.graph.children[index].as_slice().into();
+        let groups = nested.iter().map(|&index| Member::Group {
+            id: self.ids[index],
+            name: self.defs[index].name.as_str().into(),
+            index,
+        });
+        let members: Arc<[Member]> = nodes.chain(groups).collect();
         let default = def.default.as_deref();
         let default = default.and_then(|tag| members.iter().position(|m| m.name() == tag));
         let old = previous.and_then(|p| p.group_named(&def.name));
         let exists = |id: &MemberId| members.iter().any(|m| m.id() == *id);
+        // A choice of a selector and a pin of a policy are not the same thing.
+        let same = old.filter(|g| g.is_automatic() == is_automatic(def.policy));
         // A choice whose member is gone falls through to `default` (G-123, G-184).
-        let choices = old.map_or([None; 2], |g| g.choices.map(|c| c.filter(exists)));
+        let choices = same.map_or([None; 2], |g| g.choices.map(|c| c.filter(exists)));
         let found = self.found(index, &members, default);
         findings.extend_from_slice(&found);
         let warnings = self.undeclared(index).into_iter().chain(found).collect();
-        Group {
+        let name: Arc<str> = def.name.as_str().into();
+        let kept = old.filter(|g| g.def.policy == def.policy);
+        let activity = kept.map_or_else(Arc::default, |g| Arc::clone(&g.activity));
+        let sleeps = def.policy == Policy::UrlTest;
+        let way = Way {
+            path: Arc::new([Arc::clone(&name)]),
+            ids: Arc::new([self.ids[index]]),
+            activities: sleeps.then(|| Arc::clone(&activity)).into_iter().collect(),
+        };
+        let (tolerance_ms, tolerance_source) = match def.tolerance_ms {
+            Some(ms) => (ms, ToleranceSource::Explicit),
+            None => self.tolerance,
+        };
+        let mut group = Group {
             id: self.ids[index],
-            name: def.name.as_str().into(),
+            name,
             slot: self.slots[index],
             selection_revision: old.map_or(0, |g| {
                 g.selection_revision + u64::from(g.choices != choices)
             }),
             warnings,
             def: Arc::new(def.clone()),
+            nodes: shape::placed(&members, self.nodes),
+            nested,
             members,
             choices,
+            chosen_at: same.map_or([0; 2], |g| g.chosen_at),
+            since: old.map_or([0; 2], |g| g.since),
+            fixed: [None; 2],
             default,
             final_: self.finals[index].clone(),
             final_name: def.final_.as_deref().map(Into::into),
             final_cyclic: self.final_cycles[index],
             cut: self.graph.cut[index].as_slice().into(),
-        }
+            extra,
+            tolerance_ms,
+            tolerance_source,
+            way: Arc::new(way),
+            // The old ones stay with the old table: whoever still reads it moves nothing here.
+            counters: kept.map_or_else(Default::default, |g| {
+                g.counters
+                    .each_ref()
+                    .map(|counter| Arc::new(counter.fork()))
+            }),
+            activity,
+        };
+        group.fix();
+        group
     }
 
     /// What only the finished groups tell.
@@ -189,11 +230,16 @@ impl<'a> Assembly<'a> {
     }
 }
 
+/// Whether the policy moves on its own.
+pub(super) fn is_automatic(policy: Policy) -> bool {
+    !matches!(policy, Policy::Selector | Policy::Score)
+}
+
 /// The nodes; one that did not change stays the same allocation.
 pub(super) fn shared_nodes(nodes: &[Node], previous: Option<&GroupTable>) -> Arc<[Arc<Node>]> {
     let old: HashMap<_, _> = previous
         .iter()
-        .flat_map(|p| p.nodes.iter())
+        .flat_map(|p| p.nodes())
         .map(|n| (n.id, n))
         .collect();
     let shared = |node: &Node| match old.get(&node.id) {

@@ -1,10 +1,13 @@
-//! Choices of the user: made and taken back as a new table, both networks at once.
+//! Choices and pins of the user: made and taken back as a new table, both networks at once.
 //!
 //! Health and capability do not veto a choice (G-166); it must only be a direct member.
 
 use std::sync::Arc;
 
-use super::table::{GroupTable, net};
+use super::{
+    change::{Cause, Change},
+    table::{GroupTable, net},
+};
 use crate::id::{GroupId, MemberId, Network};
 
 /// Networks a change is about.
@@ -38,6 +41,14 @@ pub struct Changed {
 }
 
 impl Changed {
+    fn of(changes: &[Change]) -> Self {
+        let on = |network| changes.iter().any(|c| c.network == network);
+        Self {
+            tcp: on(Network::Tcp),
+            udp: on(Network::Udp),
+        }
+    }
+
     /// Whether anything changed.
     pub fn any(self) -> bool {
         self.tcp || self.udp
@@ -49,8 +60,10 @@ impl Changed {
 pub struct Choice {
     /// The table to publish.
     pub table: GroupTable,
-    /// Where flows may have to move.
+    /// Where flows of the group may have to move.
     pub changed: Changed,
+    /// That, and what it moved in automatic groups above.
+    pub changes: Vec<Change>,
     /// Whether the stored choices differ, so that they are worth writing.
     pub stored: bool,
 }
@@ -67,61 +80,100 @@ pub enum ChooseError {
 }
 
 impl GroupTable {
-    /// Makes `member` the choice of the group.
+    /// Makes `member` the choice of a selector, or pins an automatic group to it.
     pub fn choose(
         &self,
         group: GroupId,
         scope: Scope,
         member: MemberId,
+        at_ms: u64,
     ) -> Result<Choice, ChooseError> {
         let index = self.index_of(group).ok_or(ChooseError::UnknownGroup)?;
         if self.groups[index].members.iter().all(|m| m.id() != member) {
             return Err(ChooseError::NotAMember);
         }
-        Ok(self.with_choice(index, scope, Some(member)))
+        Ok(self.with_choice(index, scope, Some(member), at_ms))
     }
 
-    /// Drops the choice: `default`, then the first member (G-165).
-    pub fn unchoose(&self, group: GroupId, scope: Scope) -> Result<Choice, ChooseError> {
+    /// Drops the choice: `default`, then the first member; or lets the policy go on (G-165).
+    pub fn unchoose(
+        &self,
+        group: GroupId,
+        scope: Scope,
+        at_ms: u64,
+    ) -> Result<Choice, ChooseError> {
         let index = self.index_of(group).ok_or(ChooseError::UnknownGroup)?;
-        Ok(self.with_choice(index, scope, None))
+        Ok(self.with_choice(index, scope, None, at_ms))
     }
 
-    fn with_choice(&self, index: usize, scope: Scope, choice: Option<MemberId>) -> Choice {
+    /// The same table without pins: what an activation of another configuration leaves (G-150).
+    #[must_use]
+    pub fn unpinned(&self) -> Self {
+        let mut table = self.clone();
+        for index in 0..table.groups.len() {
+            let group = &table.groups[index];
+            if group.is_automatic() && group.choices != [None; 2] {
+                let mut group = (**group).clone();
+                group.choices = [None; 2];
+                group.selection_revision += 1;
+                group.fix();
+                table.groups[index] = Arc::new(group);
+                table.settle_from(index);
+            }
+        }
+        table
+    }
+
+    fn with_choice(
+        &self,
+        index: usize,
+        scope: Scope,
+        choice: Option<MemberId>,
+        at_ms: u64,
+    ) -> Choice {
         let mut table = self.clone();
         let mut group = (*table.groups[index]).clone();
         for &network in scope.networks() {
-            group.choices[net(network)] = choice;
+            let at = net(network);
+            if group.choices[at] != choice {
+                group.choices[at] = choice;
+                group.chosen_at[at] = at_ms;
+            }
         }
         let stored = group.choices != self.groups[index].choices;
-        group.selection_revision += u64::from(stored);
+        if !stored {
+            return Choice {
+                table,
+                changed: Changed::default(),
+                changes: Vec::new(),
+                stored,
+            };
+        }
+        group.selection_revision += 1;
+        group.fix();
+        let cause = match choice {
+            _ if !group.is_automatic() => Cause::User,
+            Some(_) => Cause::Pin,
+            None => Cause::Unpin,
+        };
         table.groups[index] = Arc::new(group);
-        table.resolve();
+        table.settle_from(index);
+        // The member itself first: groups above are told as the policy's doing.
+        let own = table.changed(index, (self, index), cause);
+        let mut group = (*table.groups[index]).clone();
+        for change in &own {
+            group.since[net(change.network)] = at_ms;
+        }
+        table.groups[index] = Arc::new(group);
+        let above = table.moved_since(self, at_ms);
+        let changed = Changed::of(&own);
+        let group = table.groups[index].id;
+        let above = above.into_iter().filter(|change| change.group != group);
         Choice {
-            changed: self.changed(index, &table, index),
+            changed,
+            changes: own.into_iter().chain(above).collect(),
             stored,
             table,
-        }
-    }
-
-    /// Groups of both tables whose selected member is another one in `newer` (G-186).
-    pub fn changes(&self, newer: &Self) -> Vec<(GroupId, Changed)> {
-        let both = self.groups.iter().enumerate().filter_map(|(old, group)| {
-            let new = newer.index_of(group.id)?;
-            Some((group.id, self.changed(old, newer, new)))
-        });
-        both.filter(|(_, changed)| changed.any()).collect()
-    }
-
-    fn changed(&self, old: usize, newer: &Self, new: usize) -> Changed {
-        let member = |table: &Self, index: usize, network| {
-            let member = table.resolver(network).member(&table.groups[index]);
-            member.map(|(m, _)| m.id())
-        };
-        let differs = |network| member(self, old, network) != member(newer, new, network);
-        Changed {
-            tcp: differs(Network::Tcp),
-            udp: differs(Network::Udp),
         }
     }
 }

@@ -74,6 +74,30 @@ pub(super) fn nodes(def: &GroupDef, all: &[Arc<Node>]) -> Vec<Arc<Node>> {
         .collect()
 }
 
+/// What the first line that admits each node adds to its latency (G-059); empty when no line
+/// adds anything.
+pub(super) fn extra(def: &GroupDef, members: &[Arc<Node>]) -> Arc<[f64]> {
+    let Some(filters) = def.filters.as_ref().filter(|_| !def.add_latency.is_empty()) else {
+        return Arc::new([]);
+    };
+    let lines: Vec<Option<Vec<Term<'_>>>> = filters.iter().map(terms).collect();
+    let of = |node: &Arc<Node>| {
+        let builtin = builtin::is_builtin(node);
+        let admits = |line: &Option<Vec<Term<'_>>>| match line {
+            Some(line) if builtin => spells(line, node),
+            Some(line) => line.iter().all(|t| t.holds(node)),
+            None => false,
+        };
+        let first = lines.iter().position(admits);
+        let offset = def
+            .add_latency
+            .iter()
+            .find(|(line, _)| Some(*line) == first);
+        offset.map_or(0.0, |(_, ms)| *ms as f64)
+    };
+    members.iter().map(of).collect()
+}
+
 /// Tags of nested groups, each once.
 pub(super) fn tags(def: &GroupDef) -> Vec<&str> {
     let mut tags: Vec<&str> = Vec::new();

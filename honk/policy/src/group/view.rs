@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use honk_grammar::diag::Diagnostic;
 
 use super::{
+    live::{TCP, V4},
     member::Member,
-    resolve::{Refuse, Source},
-    table::{Final, Group, GroupTable},
+    pick::{Refuse, Source},
+    table::{Final, Group, GroupTable, net},
 };
 use crate::{
     config::{Field, FilterLine, Policy, Predicate, TextTest},
@@ -38,6 +39,14 @@ pub struct GroupView {
     pub default_member: Option<MemberId>,
     /// `final:`.
     pub final_: Option<FinalView>,
+    /// `check_url:` of an automatic group.
+    pub check_url: Option<String>,
+    /// What must be gained to switch, in milliseconds; urltest only.
+    pub tolerance_ms: Option<u16>,
+    /// Who says so.
+    pub tolerance_source: ToleranceSource,
+    /// `idle_timeout:` in seconds, as written.
+    pub idle_timeout_s: Option<u64>,
     /// Selection changes close flows.
     pub interrupt_connections: bool,
     /// The `filter` lines in canonical spelling; a line that was ignored is empty.
@@ -52,10 +61,32 @@ pub struct GroupView {
     pub tcp: SelectionView,
     /// Selection for UDP.
     pub udp: SelectionView,
-    /// Raised by every change of the choices.
+    /// Raised by every published change of a choice, a pin or an automatic selection.
     pub selection_revision: u64,
     /// Findings about this group.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// Where a tolerance comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToleranceSource {
+    /// The group's own key.
+    Explicit,
+    /// `global.check_tolerance`.
+    Global,
+    /// Nobody set it.
+    Default,
+}
+
+impl ToleranceSource {
+    /// Name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Global => "global",
+            Self::Default => "default",
+        }
+    }
 }
 
 /// Where `final` leads.
@@ -94,7 +125,7 @@ pub enum FinalProblem {
 }
 
 /// One direct member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MemberView {
     /// Identity.
     pub id: MemberId,
@@ -105,11 +136,41 @@ pub struct MemberView {
     /// Another member has the same name.
     pub duplicate_name: bool,
     /// Why it cannot serve TCP.
-    pub tcp: Option<Refuse>,
+    pub tcp: Option<Ineligible>,
     /// Why it cannot serve UDP.
-    pub udp: Option<Refuse>,
+    pub udp: Option<Ineligible>,
     /// The node it stands for now, for TCP.
     pub leaf: Option<(NodeId, String)>,
+    /// Its average TCP latency in milliseconds, under the group's `check_url` if it has one.
+    pub delay_ms: Option<f64>,
+}
+
+/// Why a member may not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ineligible {
+    /// Its leaf is dead.
+    Dead,
+    /// Its leaf carries no UDP.
+    UdpIncapable,
+    /// The node is switched off.
+    Disabled,
+    /// A nested group without a leaf.
+    NoMember,
+    /// More than eight groups on the way.
+    Depth,
+}
+
+impl Ineligible {
+    /// Name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::UdpIncapable => "udp_incapable",
+            Self::Disabled => "disabled",
+            Self::NoMember => "no_member",
+            Self::Depth => "depth",
+        }
+    }
 }
 
 /// A nested group that was left out.
@@ -124,7 +185,7 @@ pub struct DroppedView {
 }
 
 /// The selection of one network.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SelectionView {
     /// The selected member, also when it cannot serve.
     pub member: Option<(MemberId, String)>,
@@ -134,8 +195,14 @@ pub struct SelectionView {
     pub path: Vec<Uuid>,
     /// Something serves, and not as last resort.
     pub alive: bool,
+    /// Average latency of that node in milliseconds.
+    pub delay_ms: Option<f64>,
+    /// Unix milliseconds of the last change; `None` when there was none since the start.
+    pub since_ms: Option<u64>,
     /// What decided; `None` when nothing serves.
     pub source: Option<Source>,
+    /// Unix milliseconds of the pin of an automatic group.
+    pub pinned_at_ms: Option<u64>,
     /// Name of the `final` that serves.
     pub final_used: Option<String>,
     /// Why nothing serves.
@@ -158,7 +225,7 @@ impl GroupTable {
     fn view_at(&self, index: usize) -> GroupView {
         let group = &*self.groups[index];
         let def = &*group.def;
-        let resolver = self.resolver(Network::Tcp);
+        let is_urltest = def.policy == Policy::UrlTest;
         GroupView {
             id: group.id,
             name: def.name.clone(),
@@ -170,11 +237,15 @@ impl GroupTable {
             default: def.default.clone(),
             default_member: group.default_member().map(Member::id),
             final_: self.final_view(group),
+            check_url: def.check_url.clone(),
+            tolerance_ms: is_urltest.then_some(group.tolerance_ms),
+            tolerance_source: group.tolerance_source,
+            idle_timeout_s: def.idle_timeout_s,
             interrupt_connections: def.interrupt_connections,
             filters: def.filters.iter().flatten().map(spelled).collect(),
             members: self.member_views(index),
             dropped_members: self.dropped_views(group),
-            leaf_count: resolver.leaves(index).len(),
+            leaf_count: self.shape.leaf_counts[index],
             tcp: self.selection_view(index, Network::Tcp),
             udp: self.selection_view(index, Network::Udp),
             selection_revision: group.selection_revision,
@@ -216,19 +287,46 @@ impl GroupTable {
             *names.entry(member.name()).or_insert(0) += 1;
         }
         let view = |(at, member): (usize, &Member)| {
-            let tcp = self.resolver(Network::Tcp).leaf(index, member);
-            let udp = self.resolver(Network::Udp).leaf(index, member);
+            let leaf = self.resolver().leaf(index, at as u32, TCP, V4).ok();
+            let node = leaf.map(|leaf| &self.shape.leaves[leaf as usize]);
             MemberView {
                 id: member.id(),
                 name: member.name().to_owned(),
                 index: at,
                 duplicate_name: names[member.name()] > 1,
-                tcp: tcp.as_ref().err().copied(),
-                udp: udp.err(),
-                leaf: tcp.ok().map(|leaf| (leaf.id, leaf.name.clone())),
+                tcp: self.ineligible(index, at, Network::Tcp),
+                udp: self.ineligible(index, at, Network::Udp),
+                leaf: node.map(|leaf| (leaf.id, leaf.name.clone())),
+                delay_ms: self.delay(index, at, leaf),
             }
         };
         members.iter().enumerate().map(view).collect()
+    }
+
+    /// Why a member may not serve flows to IPv4 targets.
+    fn ineligible(&self, index: usize, at: usize, network: Network) -> Option<Ineligible> {
+        let refuse = self
+            .resolver()
+            .leaf(index, at as u32, net(network), V4)
+            .err()?;
+        Some(match (refuse, self.groups[index].members.get(at)) {
+            (Refuse::AllDead, Some(Member::Node(node))) if !self.resolver().is_enabled(node.id) => {
+                Ineligible::Disabled
+            }
+            (Refuse::AllDead, _) => Ineligible::Dead,
+            (Refuse::UdpIncapable, _) => Ineligible::UdpIncapable,
+            (Refuse::Depth, _) => Ineligible::Depth,
+            (Refuse::NoMember | Refuse::FinalMissing | Refuse::FinalCycle, _) => {
+                Ineligible::NoMember
+            }
+        })
+    }
+
+    /// TCP latency of a member, known also of one that is dead.
+    fn delay(&self, index: usize, at: usize, leaf: Option<u32>) -> Option<f64> {
+        let leaf = self.groups[index].nodes.get(at).copied().or(leaf)?;
+        let mark = self.resolver().under_url(index, at as u32, TCP, V4, leaf);
+        mark.measured().then_some(mark.latency)
     }
 
     fn dropped_views(&self, group: &Group) -> Vec<DroppedView> {
@@ -241,21 +339,42 @@ impl GroupTable {
     }
 
     fn selection_view(&self, index: usize, network: Network) -> SelectionView {
-        let resolver = self.resolver(network);
-        let member = resolver.member(&self.groups[index]);
-        let pick = resolver.select(index);
-        let refuse = pick.as_ref().err().copied();
-        let pick = pick.ok();
+        let at = net(network);
+        let group = &*self.groups[index];
+        let pick = self.selected(index, at, V4, false);
+        let kept = self.kept_member(index, at, V4);
+        let kept = kept.and_then(|kept| group.members.get(kept as usize));
+        // Members in turn: the one whose turn it is.
+        let turn = || {
+            let member = pick.as_ref().ok()?.member?;
+            group.members.iter().find(|m| m.id() == member)
+        };
+        let member = kept.or_else(turn);
+        let pinned = group.is_automatic() && group.choices[at].is_some();
+        let since = group.since[at];
+        let delay = |leaf: NodeId| {
+            let leaf = *self.shape.places(leaf).first()? as usize;
+            let mark = self.marks[leaf][at][V4];
+            mark.measured().then_some(mark.latency)
+        };
+        let leaf = pick.as_ref().ok().map(|p| p.leaf);
+        let path = pick.as_ref().map_or_else(
+            |_| Vec::new(),
+            |p| p.groups.iter().map(|g| g.0).chain([p.leaf.id.0]).collect(),
+        );
         SelectionView {
-            member: member.map(|(m, _)| (m.id(), m.name().to_owned())),
-            leaf: pick.as_ref().map(|p| (p.leaf.id, p.leaf.name.clone())),
-            path: pick.as_ref().map_or_else(Vec::new, |p| p.ids.to_vec()),
-            alive: pick
-                .as_ref()
-                .is_some_and(|p| p.source != Source::LastResort),
-            source: pick.as_ref().map(|p| p.source),
-            final_used: pick.and_then(|p| p.final_used).map(|name| name.to_string()),
-            refuse,
+            member: member.map(|m| (m.id(), m.name().to_owned())),
+            leaf: leaf.map(|leaf| (leaf.id, leaf.name.clone())),
+            path,
+            alive: pick.is_ok_and(|p| p.source != Source::LastResort),
+            delay_ms: leaf.and_then(|leaf| delay(leaf.id)),
+            since_ms: (since != 0).then_some(since),
+            source: pick.ok().map(|p| p.source),
+            pinned_at_ms: pinned.then_some(group.chosen_at[at]),
+            final_used: pick
+                .ok()
+                .and_then(|p| p.final_used.map(|name| name.to_string())),
+            refuse: pick.err(),
         }
     }
 }

@@ -113,9 +113,10 @@ impl Engine {
             candidate,
             mut findings,
         } = source::load(&self.spec, Purpose::Run, Some(&before.groups));
-        let Some(candidate) = candidate else {
+        let Some(mut candidate) = candidate else {
             return self.rejected(&findings, "configuration refused");
         };
+        candidate.groups = candidate.groups.unpinned();
         self.reloads.phase("validate");
         let restart = config::restart_required(&before.config, &candidate.config);
         if !restart.is_empty() {
@@ -224,7 +225,8 @@ impl Engine {
         self.registry.retain(&names);
         self.gatekeeper.retain(&names);
         self.retain_changes(&names);
-        if choices::stored(&before.groups) != choices::stored(&next.groups) {
+        let stored = |s: &Snapshot| choices::stored(&s.groups, &s.revision);
+        if stored(before) != stored(next) {
             self.unsaved.store(true, Ordering::Relaxed);
         }
         self.log.apply(&next.config.global.log_level);
@@ -241,20 +243,10 @@ impl Engine {
         let gone = |f: &&Arc<FlowEntry>| !is_builtin(f.leaf) && !has_node(next, f.leaf);
         let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
         self.registry.cancel(&gone, CloseReason::Reload);
-        for (id, changed) in before.groups.changes(&next.groups) {
-            let Some(group) = next.groups.group(id) else {
-                continue;
-            };
-            for (network, changed) in [("tcp", changed.tcp), ("udp", changed.udp)] {
-                if changed {
-                    self.count_change(&group.name, network, "reload");
-                }
-            }
-            if group.def.interrupt_connections {
-                let moved = affected(&flows, next, id, changed);
-                self.registry.cancel(&moved, CloseReason::SelectionChanged);
-            }
-        }
+        let changes = before.groups.changes(&next.groups);
+        self.announce(&changes);
+        let moved = affected(&flows, &next.groups, &changes, None);
+        self.registry.cancel(&moved, CloseReason::SelectionChanged);
     }
 
     fn rejected(&self, findings: &Findings, message: &str) -> End {

@@ -61,7 +61,7 @@ pub const GLOBAL: &[Key] = &[
         "DNS server of UDP health checks, then its addresses"),
     row("check_interval", Duration(Seconds, 1_000, 86_400_000), "30s", Hot, No,
         "period of health checks"),
-    row("check_tolerance", Duration(Millis, 0, 65_535), "50ms", Hot, No,
+    row("check_tolerance", Duration(Millis, 0, 65_535), "50ms", Hot, Yes,
         "default `tolerance` of urltest groups"),
     row("dial_mode", AnyCaseWord(&["ip", "domain", "domain+", "domain++"]), "domain", Hot,
         Only(&["ip"]), "whether flows are sniffed and what proxies are given: name or address"),

@@ -118,7 +118,7 @@ proptest! {
                 prop_assert!(ids.contains(&pick.leaf.id), "{} {:?}", name, pick);
                 prop_assert!(pick.path.len() <= 8);
                 prop_assert_eq!(&*pick.path[0], name.as_str());
-                prop_assert_eq!(pick.ids.len(), pick.path.len() + 1);
+                prop_assert_eq!(pick.groups.len(), pick.path.len());
                 let http = matches!(pick.leaf.protocol, Protocol::Http(_));
                 prop_assert!(network == Network::Tcp || !http);
                 let is_dead = dead_nodes.contains(&number(pick.leaf.id));
@@ -140,7 +140,7 @@ proptest! {
         for (a, b) in old.groups().zip(new.groups()) {
             prop_assert_eq!((a.id, a.slot), (b.id, b.slot));
             for network in [Network::Tcp, Network::Udp] {
-                prop_assert_eq!(old.select(a.slot, network), new.select(b.slot, network));
+                prop_assert_eq!(old.select(a.slot, network, Family::V4), new.select(b.slot, network, Family::V4));
             }
         }
     }

@@ -13,12 +13,19 @@ use std::{collections::HashSet, net::Ipv4Addr, sync::Arc};
 
 use honk_grammar::diag::Diagnostic;
 
-use super::{GroupTable, Health, NodeState, Refuse, Selected, table::Group};
+use super::{
+    Changed, GroupTable, Health, NodeState, Refuse, Selected, ToleranceSource, Touched,
+    table::Group,
+};
 use crate::{
     config::{Field, FilterLine, GroupDef, Policy, Predicate, TextTest},
     id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
 };
+
+/// When choices of these tests are made.
+const NOW: u64 = 1_000;
+const TOLERANCE: (u16, ToleranceSource) = (50, ToleranceSource::Default);
 
 /// A node that carries TCP and UDP. Its identity is `number`, its name may repeat.
 fn socks(number: u128, name: &str) -> Node {
@@ -51,6 +58,10 @@ fn all(name: &str) -> GroupDef {
         filters: None,
         default: None,
         final_: None,
+        check_url: None,
+        tolerance_ms: None,
+        idle_timeout_s: None,
+        add_latency: Vec::new(),
         interrupt_connections: false,
         icon: None,
         implicit: false,
@@ -155,7 +166,7 @@ impl Builder {
                 ..g.clone()
             })
             .collect();
-        GroupTable::of(nodes, &groups, previous, &mut || {
+        GroupTable::of(nodes, &groups, TOLERANCE, previous, &mut || {
             self.ids += 1;
             Uuid::from_u128(0xffff_0000 + self.ids)
         })
@@ -186,8 +197,8 @@ fn selected<'t>(
     table: &'t GroupTable,
     name: &str,
     network: Network,
-) -> Result<&'t Selected, Refuse> {
-    table.select(at(table, name).slot, network)
+) -> Result<Selected<'t>, Refuse> {
+    table.select(at(table, name).slot, network, Family::V4)
 }
 
 /// Identity of the selected leaf; built-ins are 0.
@@ -248,8 +259,31 @@ impl Health for Dead {
 
 fn dead(table: &GroupTable, numbers: impl IntoIterator<Item = u128>) -> GroupTable {
     let tcp: HashSet<u128> = numbers.into_iter().collect();
-    table.with_health(Arc::new(Dead {
-        udp: tcp.clone(),
-        tcp,
-    }))
+    let udp = tcp.clone();
+    judged(table, Dead { udp, tcp })
+}
+
+/// The table after health changed in any way.
+fn judged(table: &GroupTable, health: impl Health + 'static) -> GroupTable {
+    let touched = Touched {
+        nodes: table.nodes().iter().map(|n| n.id).collect(),
+        members: Vec::new(),
+    };
+    table.judged(Arc::new(health), &touched, NOW).table
+}
+
+/// Networks on which groups of both tables select another member in the newer one.
+fn moved(old: &GroupTable, new: &GroupTable) -> Vec<(GroupId, Changed)> {
+    let mut moved: Vec<(GroupId, Changed)> = Vec::new();
+    for change in old.changes(new) {
+        if moved.last().is_none_or(|(group, _)| *group != change.group) {
+            moved.push((change.group, Changed::default()));
+        }
+        let (_, changed) = moved.last_mut().expect("just pushed");
+        match change.network {
+            Network::Tcp => changed.tcp = true,
+            Network::Udp => changed.udp = true,
+        }
+    }
+    moved
 }

@@ -77,12 +77,8 @@ fn parent_serves_the_leaf_its_child_selects() {
         pick.path.iter().map(|n| &**n).collect::<Vec<_>>(),
         ["outer", "inner"]
     );
-    let expected = [
-        at(&table, "outer").id.0,
-        at(&table, "inner").id.0,
-        pick.leaf.id.0,
-    ];
-    assert_eq!(*pick.ids, expected);
+    let expected = [at(&table, "outer").id, at(&table, "inner").id];
+    assert_eq!(**pick.groups, expected);
     assert_eq!(pick.member, Some(MemberId::Group(at(&table, "inner").id)));
 }
 

@@ -77,7 +77,7 @@ fn final_serves_when_the_selection_cannot() {
         ["group", "node"]
     );
     assert_eq!((by_group.source, by_group.member), (Source::Final, None));
-    assert_eq!(by_group.final_used.as_deref(), Some("node"));
+    assert_eq!(by_group.final_used.map(|n| &**n), Some("node"));
     let kind = |name, network| {
         selected(&table, name, network)
             .unwrap()
@@ -225,7 +225,7 @@ fn built_in_slots_select_themselves_and_unused_ones_nothing() {
     let table = table(&three(), &[all("g")]);
     let leaf = |slot| {
         table
-            .select(Ordinal(slot), Network::Tcp)
+            .select(Ordinal(slot), Network::Tcp, Family::V4)
             .map(|s| s.leaf.name.clone())
     };
     assert_eq!(leaf(DIRECT).as_deref(), Ok("direct"));
@@ -250,7 +250,7 @@ fn selector_matrix_follows_the_pipeline() {
                 let mut t = table(&three(), &[def]);
                 if source == "choice" {
                     t = t
-                        .choose(at(&t, "g").id, Scope::Both, member(target))
+                        .choose(at(&t, "g").id, Scope::Both, member(target), NOW)
                         .unwrap()
                         .table;
                 }

@@ -79,7 +79,10 @@ fn all_250_slots_are_given_out_and_exhaustion_is_an_error() {
     assert_eq!(slot(&next, "other"), 1);
     // The one without a number does not take `block` over.
     assert_eq!(
-        next.select(Ordinal(1), Network::Tcp).unwrap().leaf.name,
+        next.select(Ordinal(1), Network::Tcp, Family::V4)
+            .unwrap()
+            .leaf
+            .name,
         "block"
     );
     assert_eq!(next.slots().len(), 249 * 6);

@@ -83,7 +83,9 @@ fn flow_takes_the_leaf_that_the_text_means_also_after_a_reorder() {
         let tables = compile(&rules).expect("within the limits");
         let serves = |dst, port| {
             let verdict = eval_tables(&tables, &flow(dst, port), None);
-            let pick = table.select(verdict.ordinal, Network::Tcp).expect("a leaf");
+            let pick = table
+                .select(verdict.ordinal, Network::Tcp, Family::V4)
+                .expect("a leaf");
             (pick.leaf.name.clone(), verdict.ordinal)
         };
         assert_eq!(serves("10.1.1.1", 443).0, "direct");

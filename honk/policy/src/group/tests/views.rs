@@ -1,7 +1,7 @@
 //! What the API sees.
 
 use super::*;
-use crate::group::{FinalKind, FinalProblem, Scope, Source};
+use crate::group::{FinalKind, FinalProblem, Ineligible, Scope, Source};
 
 #[test]
 fn group_view_lists_members_with_eligibility_and_leaves() {
@@ -37,7 +37,7 @@ fn group_view_lists_members_with_eligibility_and_leaves() {
         rows,
         [
             (0, true, None, None, 1),
-            (1, true, None, Some(Refuse::UdpIncapable), 2),
+            (1, true, None, Some(Ineligible::UdpIncapable), 2),
             (2, false, None, None, 3),
         ]
     );
@@ -53,7 +53,7 @@ fn selection_view_tells_why_nothing_serves() {
     let before = table(&[socks(1, "s"), http(2, "h")], &[all("g")]);
     let id = at(&before, "g").id;
     let view = before
-        .choose(id, Scope::Both, member(2))
+        .choose(id, Scope::Both, member(2), NOW)
         .unwrap()
         .table
         .view(id)
