@@ -18,6 +18,8 @@ pub const FLOW_CLOSING: u8 = 1;
 pub const FLOW_REINJECT: u8 = 2;
 /// Userspace owns the entry; the janitor leaves it alone.
 pub const FLOW_CLAIMED: u8 = 3;
+/// The daemon that relayed it died: kept so that its next packet is not taken for direct.
+pub const FLOW_STALE: u8 = 4;
 
 /// The part of a flow entry that changes after insertion, as one aligned word: a reader never
 /// sees a new ordinal beside an old mark.

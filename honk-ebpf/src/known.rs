@@ -3,7 +3,7 @@
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_ktime_get_coarse_ns};
 use honk_common::{
     counter::Stat,
-    flow::{FLOW_CLOSING, FlowVal, FlowWord},
+    flow::{FLOW_CLOSING, FLOW_STALE, FlowVal, FlowWord},
     limits::TOUCH_NS,
     outbound::{BLOCK, DIRECT, STATE_DEAD},
 };
@@ -25,7 +25,9 @@ pub fn apply(skb: *mut __sk_buff, p: &Packet, entry: *mut FlowVal, opening: bool
         unsafe { (*entry).last_seen_ns = now };
     }
     let flow = FlowWord::unpack(word);
-    if p.tcp_flags & (TCP_FIN | TCP_RST) != 0 && flow.state != FLOW_CLOSING {
+    // One packet of a stale flow is enough: it is answered with a reset.
+    let ends = p.tcp_flags & (TCP_FIN | TCP_RST) != 0 || flow.state == FLOW_STALE;
+    if ends && flow.state != FLOW_CLOSING {
         let closing = FlowWord {
             state: FLOW_CLOSING,
             ..flow

@@ -5,7 +5,7 @@ use aya_ebpf::bindings::__sk_buff;
 use honk_common::{
     counter::Stat,
     event::{EVENT_BLOCKED, EVENT_EXT_CHAIN, EVENT_RETURN_OVERFLOW},
-    flow::{FLOW_CLOSING, FRAG_DROP, FRAG_PASS, FlowVal, FlowWord, INBOUND_KIND},
+    flow::{FLOW_CLOSING, FLOW_STALE, FRAG_DROP, FRAG_PASS, FlowVal, FlowWord, INBOUND_KIND},
     key::PROTO_TCP,
     outbound::{BLOCK, DIRECT},
     param::{GATE_CLOSED, GATE_DRAINING, MARK_CLASSIFIED, MARK_REPLY},
@@ -136,7 +136,8 @@ fn decide<const L2: bool>(
         }
         if let Some(entry) = known {
             let word = FlowWord::unpack(unsafe { (*entry).word });
-            if unsafe { (*entry).isn } == p.seq && word.state != FLOW_CLOSING {
+            let over = word.state == FLOW_CLOSING || word.state == FLOW_STALE;
+            if unsafe { (*entry).isn } == p.seq && !over {
                 count(Stat::SynRetransmit);
                 return apply(skb, p, entry, true);
             }

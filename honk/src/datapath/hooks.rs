@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -130,9 +130,14 @@ impl Hooks {
             .map(|((_, side), hook)| self.programs.lan(*side, hook.layer).name)
     }
 
-    /// The gate is open: our programs take over from inherited ones, and links are pinned when
-    /// they are to outlive the process.
-    pub(super) fn go_live(&mut self, rtnl: &mut Rtnl, block: bool) -> Result<(), Error> {
+    /// The gate is open: our programs take over from inherited ones, and links are pinned,
+    /// with the flow table, when they are to outlive the process.
+    pub(super) fn go_live(
+        &mut self,
+        rtnl: &mut Rtnl,
+        block: bool,
+        flows: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
         self.live = true;
         for ((_, side), hook) in &mut self.table {
             if let Via::Inherited(link) = &hook.via {
@@ -150,7 +155,7 @@ impl Hooks {
         let own = self.own_ids()?;
         remove_filters(rtnl, &own)?;
         if block {
-            self.pin_all()
+            self.pin_all(flows)
         } else {
             self.unpin_all();
             Ok(())
@@ -248,12 +253,13 @@ impl Hooks {
         }
     }
 
-    fn pin_all(&self) -> Result<(), Error> {
+    fn pin_all(&self, flows: BorrowedFd<'_>) -> Result<(), Error> {
         let Some(pins) = &self.pins else {
             return Ok(());
         };
         pins.prepare()?;
         pins.set_mode("block")?;
+        pins.add_flows(flows)?;
         for (key, hook) in &self.table {
             if let Via::Tcx(link) = &hook.via {
                 pins.add(*key, link.as_fd())?;
@@ -301,7 +307,7 @@ pub(super) fn attach_clsact(
     link: u32,
     side: Side,
     name: &str,
-    program: std::os::fd::BorrowedFd<'_>,
+    program: BorrowedFd<'_>,
 ) -> Result<bool, Error> {
     let added = rtnl.ensure_clsact(link)?;
     rtnl.add_filter(link, side, &format!("{FILTER_PREFIX}{name}"), program)?;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use honk_common::{
-    flow::{FLOW_CLOSING, FlowVal, FlowWord, ReturnVal},
+    flow::{FLOW_CLOSING, FLOW_STALE, FlowVal, FlowWord, ReturnVal},
     key::{FlowKey, PROTO_TCP},
 };
 
@@ -29,6 +29,8 @@ const BUDGET_PRESSED: Duration = Duration::from_millis(200);
 const SECOND: u64 = 1_000_000_000;
 const CLOSING_NS: u64 = 10 * SECOND;
 const IDLE_NS: u64 = 120 * SECOND;
+/// Clients keep idle connections for hours; only their next packet tells that one is over.
+const STALE_NS: u64 = 24 * 3600 * SECOND;
 const RETURN_NS: u64 = 600 * SECOND;
 
 /// Results, read by `counters`.
@@ -105,7 +107,7 @@ impl Janitor {
             BUDGET
         };
         while now.elapsed() < budget {
-            if self.step_flows(flow, claims, tally)? {
+            if self.step_flows(flow, claims, tally, pressed || fill > 85)? {
                 tally.flows.store(self.counted, Ordering::Relaxed);
                 self.scan_returns(ret, tally)?;
                 self.scanning = false;
@@ -125,11 +127,12 @@ impl Janitor {
         flow: &Map<FlowKey, FlowVal>,
         claims: &Claims,
         tally: &Tally,
+        pressed: bool,
     ) -> io::Result<bool> {
         let now = monotonic_ns();
         let (end, keys, values) = self.flows.next(flow)?;
         for (key, value) in keys.iter().zip(values) {
-            if expired(key, value, now)
+            if expired(key, value, now, pressed)
                 && !claims.contains(key)
                 && delete_unchanged(flow, key, |v| (v.last_seen_ns, v.word), value)?
             {
@@ -185,12 +188,12 @@ fn interval(fill: u64, pressed: bool) -> Duration {
     }
 }
 
-fn expired(key: &FlowKey, value: &FlowVal, now: u64) -> bool {
-    let closing = FlowWord::unpack(value.word).state == FLOW_CLOSING;
-    let limit = if key.proto == PROTO_TCP && closing {
-        CLOSING_NS
-    } else {
-        IDLE_NS
+fn expired(key: &FlowKey, value: &FlowVal, now: u64, pressed: bool) -> bool {
+    let limit = match FlowWord::unpack(value.word).state {
+        FLOW_CLOSING if key.proto == PROTO_TCP => CLOSING_NS,
+        // Room for live flows comes before connections that are dead.
+        FLOW_STALE if !pressed => STALE_NS,
+        _ => IDLE_NS,
     };
     now.saturating_sub(value.last_seen_ns) > limit
 }
@@ -254,16 +257,23 @@ mod tests {
             (6, 3, 121, true),
             (17, FLOW_CLOSING, 11, false),
             (17, 0, 121, true),
+            (6, FLOW_STALE, 86_399, false),
+            (6, FLOW_STALE, 86_401, true),
         ] {
             let (key, value) = flow(proto, state, at);
             assert_eq!(
-                expired(&key, &value, at + age * SECOND),
+                expired(&key, &value, at + age * SECOND, false),
                 gone,
                 "{proto} {state} {age}"
             );
         }
         let (key, value) = flow(6, 0, at);
-        assert!(!expired(&key, &value, at - SECOND), "seen in the future");
+        assert!(
+            !expired(&key, &value, at - SECOND, true),
+            "seen in the future"
+        );
+        let (key, value) = flow(6, FLOW_STALE, at);
+        assert!(expired(&key, &value, at + 121 * SECOND, true), "no room");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod bank;
 mod bpf;
+mod carry;
 mod cascade;
 mod claims;
 mod cleanup;

@@ -1,7 +1,7 @@
 //! Pinned links: what keeps deciding when the daemon dies (`on_crash: block`).
 //!
 //! `<root>/honk/<inode of the host namespace>/links/<ifindex>-<side>` plus a symbolic link
-//! `mode` that tells what the pins are for. Names contain no dots: bpffs reserves them.
+//! `mode` that tells what the pins are for, and the flow table as `flows<ABI version>`. Names contain no dots: bpffs reserves them.
 
 use std::{
     ffi::CString,
@@ -92,6 +92,26 @@ impl Pins {
         .map_err(Error::io(format!("pin {}", path.display())))
     }
 
+    /// Pins the flow table for the daemon after this one.
+    pub(super) fn add_flows(&self, map: BorrowedFd<'_>) -> Result<(), Error> {
+        self.remove_flows();
+        let path = self.dir.join(flows_name());
+        bpf::pin(map, &path).map_err(Error::io(format!("pin {}", path.display())))
+    }
+
+    /// The flow table of a daemon that died, if its layout is ours.
+    pub(super) fn flows(&self) -> Option<OwnedFd> {
+        bpf::open_pin(&self.dir.join(flows_name())).ok()
+    }
+
+    fn remove_flows(&self) {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(FLOWS.as_bytes()) {
+                remove(&entry.path());
+            }
+        }
+    }
+
     /// Removes one pin.
     pub(super) fn drop_pin(&self, key: HookKey) {
         remove(&self.path(key));
@@ -113,6 +133,7 @@ impl Pins {
     /// Removes the directories if nothing is pinned there any more.
     pub(super) fn remove_dirs(&self) {
         remove(&self.dir.join("mode"));
+        self.remove_flows();
         for dir in [self.links(), self.dir.clone()] {
             let _ = fs::remove_dir(dir);
         }
@@ -128,6 +149,12 @@ impl Pins {
     fn path(&self, (link, side): HookKey) -> PathBuf {
         self.links().join(format!("{link}-{}", side.name()))
     }
+}
+
+const FLOWS: &str = "flows";
+
+fn flows_name() -> String {
+    format!("{FLOWS}{}", honk_common::ABI_VERSION)
 }
 
 fn parse_name(name: &str) -> Option<HookKey> {

@@ -17,6 +17,7 @@ use honk_common::{
 use super::{
     Datapath, Inner, RedirectPeer, Settings, Shared, TARGET,
     bank::Banks,
+    carry,
     claims::Claims,
     domains::Domains,
     error::Error,
@@ -26,7 +27,8 @@ use super::{
     janitor::Tally,
     keeper::Keeper,
     listeners, local,
-    object::{self, Object},
+    map::Map,
+    object::{self, Maps, Object},
     owner, pair, peer_test,
     pins::{self, Mounted, Pins},
     probe, status,
@@ -63,6 +65,9 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     } = object::load(settings.flow_entries)?;
     let programs = Arc::new(programs);
     let (pins, mounted) = find_pins(&settings, inode)?;
+    if let Some(pins) = &pins {
+        carry_over(pins, &maps);
+    }
     let hooks = Hooks::new(
         Arc::clone(&programs),
         features.method,
@@ -159,6 +164,19 @@ fn find_pins(settings: &Settings, inode: u64) -> Result<(Option<Pins>, Option<Mo
         Ok((Some(pins), mounted))
     } else {
         Ok((pins::is_bpffs(&settings.pin_root).then_some(pins), None))
+    }
+}
+
+/// Takes over what a dead daemon knew. A table that cannot be read costs its idle connections
+/// their reset, no more, so it does not stop a start.
+fn carry_over(pins: &Pins, maps: &Maps) {
+    let Some(old) = pins.flows() else { return };
+    match Map::new(old).and_then(|old| carry::adopt(&old, &maps.flow)) {
+        Ok(adopted) => {
+            let (flows, full) = (adopted.flows, adopted.full);
+            tracing::info!(target: TARGET, flows, full, "connections of a dead daemon will be reset");
+        }
+        Err(e) => tracing::warn!(target: TARGET, error = %e, "cannot read a dead daemon's flows"),
     }
 }
 

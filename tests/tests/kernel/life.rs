@@ -2,7 +2,8 @@
 
 use honk_common::counter::Stat;
 use honk_common::flow::{
-    DirectVal, FLOW_ACTIVE, FLOW_CLAIMED, FLOW_CLOSING, FLOW_REINJECT, FlowWord, INBOUND_KIND,
+    DirectVal, FLOW_ACTIVE, FLOW_CLAIMED, FLOW_CLOSING, FLOW_REINJECT, FLOW_STALE, FlowWord,
+    INBOUND_KIND,
 };
 use honk_common::key::to_bytes;
 use honk_common::outbound::{BLOCK, DIRECT};
@@ -172,4 +173,32 @@ fn inbound_flows_stay_direct_across_generations() {
     rig.put("DCACHE", &p.key(), &value);
     assert_eq!(lan(&rig, &p), NEXT);
     assert_eq!(rig.stat(Stat::NewFlows), 0);
+}
+
+/// The flow of a daemon that died: its packets are answered with a reset inside, not forwarded.
+#[test]
+fn a_stale_flow_never_passes_and_ends_with_its_next_packet() {
+    let mut rig = rig!();
+    install_all(&mut rig, DIRECT);
+    let p = tcp(CLIENT, ORIGIN, ACK);
+    let stale = |seq| {
+        let mut value = entry(honk_common::outbound::CONTROL);
+        let word = FlowWord::unpack(value.word);
+        value.isn = seq;
+        value.word = FlowWord {
+            state: FLOW_STALE,
+            ..word
+        }
+        .pack();
+        value
+    };
+    put_flow(&rig, &p, &stale(1000));
+    assert_eq!(lan(&rig, &p), REDIRECT);
+    assert_eq!(word(&rig, &p).state, FLOW_CLOSING);
+    // The reset may get lost.
+    assert_eq!(lan(&rig, &p), REDIRECT);
+    // The same port again, even with the same number, is a new connection.
+    put_flow(&rig, &p, &stale(1000));
+    assert_eq!(lan(&rig, &tcp(CLIENT, ORIGIN, SYN).seq(1000)), NEXT);
+    assert!(flow(&rig, &p).is_none());
 }

@@ -201,7 +201,9 @@ impl Host {
         // The gate first: until an inherited link is updated, its old program keeps blocking.
         self.write_gate(gate)?;
         if gate == GATE_OPEN
-            && let Err(e) = self.hooks.go_live(&mut self.rtnl, self.block)
+            && let Err(e) =
+                self.hooks
+                    .go_live(&mut self.rtnl, self.block, self.shared.maps.flow.as_fd())
         {
             self.write_gate(GATE_CLOSED)?;
             return Err(e);

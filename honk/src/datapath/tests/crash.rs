@@ -282,3 +282,73 @@ fn without_tcx_filters_do_the_same() {
         assert!(passes(lab, 2));
     });
 }
+
+#[test]
+fn connections_of_a_dead_daemon_stay_known() {
+    lab("carry", |lab| {
+        let (dp, listeners) = live(blocking(lab));
+        let key = |port, proto| FlowKey::new(to("10.66.0.11", port), to(ORIGIN4, 1), proto);
+        let word = |ordinal, state| FlowWord {
+            ordinal,
+            flags: 0,
+            dscp: 0,
+            state,
+            mark: 7,
+        };
+        let _client = connect(lab, to(ORIGIN4, 9));
+        let (server, from) = accept(&listeners.tcp[0]);
+        let seen = dp.lookup(&FlowKey::new(from, to(ORIGIN4, 9), PROTO_TCP));
+        let mut value = seen.unwrap();
+        for (port, proto, ordinal) in [
+            (1, PROTO_TCP, USER_FIRST),
+            (2, PROTO_TCP, honk_common::outbound::CONTROL),
+            (3, PROTO_TCP, honk_common::outbound::DIRECT),
+            (4, PROTO_UDP, USER_FIRST),
+        ] {
+            value.word = word(ordinal, FLOW_CLAIMED).pack();
+            dp.0.shared
+                .maps
+                .flow
+                .put(&key(port, proto), &value)
+                .unwrap();
+        }
+        drop((server, listeners));
+        dp.crash();
+        pair_is_gone();
+        // A start that never serves takes nothing away from the one after it.
+        let (dp, listeners) = Datapath::start(blocking(lab)).unwrap();
+        drop(listeners);
+        dp.crash();
+        pair_is_gone();
+
+        let small = Settings {
+            flow_entries: 1,
+            ..blocking(lab)
+        };
+        let (dp, listeners) = Datapath::start(small).unwrap();
+        let known = [key(1, PROTO_TCP), key(2, PROTO_TCP)];
+        let known = known.iter().filter(|k| dp.lookup(k).is_some()).count();
+        assert!(known <= 1, "more than there is room for");
+        drop(listeners);
+        dp.crash();
+        pair_is_gone();
+
+        let (dp, listeners) = live(blocking(lab));
+        for port in [1, 2] {
+            let word = FlowWord::unpack(dp.lookup(&key(port, PROTO_TCP)).unwrap().word);
+            let expected = FlowWord {
+                ordinal: honk_common::outbound::CONTROL,
+                flags: 0,
+                dscp: 0,
+                state: honk_common::flow::FLOW_STALE,
+                mark: 0,
+            };
+            assert_eq!(word, expected);
+        }
+        assert!(dp.lookup(&key(3, PROTO_TCP)).is_none());
+        assert!(dp.lookup(&key(4, PROTO_UDP)).is_none());
+        dp.stop().unwrap();
+        drop(listeners);
+        assert_eq!(pinned(lab), 0);
+    });
+}
