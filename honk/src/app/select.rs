@@ -9,9 +9,8 @@ use std::{
 
 use honk_common::outbound::STATE_DIRECT;
 use honk_policy::{
-    group::{
-        Change as Moved, Changed, Choice, ChooseError, GroupTable, Health, Scope, Touched, Update,
-    },
+    group::{Change as Moved, Changed, Choice, ChooseError, GroupTable, Health, Scope, Update},
+    health::Touched,
     id::{Family, GroupId, MemberId, Network},
     routing::compile,
 };
@@ -429,7 +428,7 @@ mod tests {
         let dead = nodes.iter().filter(named).map(|n| n.id).collect();
         let touched = Touched {
             nodes: nodes.iter().map(|n| n.id).collect(),
-            members: Vec::new(),
+            ..Touched::default()
         };
         let changed = world.engine.health_changed(Arc::new(Dead(dead)), &touched);
         changed.await.unwrap()

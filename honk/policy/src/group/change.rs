@@ -10,17 +10,9 @@ use super::{
 };
 use crate::{
     config::Policy,
-    id::{Family, GroupId, MemberId, Network, NodeId},
+    health::Touched,
+    id::{Family, GroupId, Network},
 };
-
-/// What health may have changed.
-#[derive(Clone, Debug, Default)]
-pub struct Touched {
-    /// Nodes whose state is another one, in any domain and family.
-    pub nodes: Vec<NodeId>,
-    /// Members whose state under the group's `check_url` is another one.
-    pub members: Vec<(GroupId, MemberId)>,
-}
 
 /// A new snapshot with what it changes for flows.
 #[derive(Clone, Debug)]

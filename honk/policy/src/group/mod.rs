@@ -17,6 +17,7 @@ mod health;
 mod live;
 mod member;
 mod pick;
+mod reach;
 mod shape;
 mod slot;
 mod standing;
@@ -28,11 +29,12 @@ mod view;
 mod warm;
 
 pub use activity::Activity;
-pub use change::{Cause, Change, Touched, Update};
+pub use change::{Cause, Change, Update};
 pub use choice::{Changed, Choice, ChooseError, Scope};
 pub use health::{AllAlive, Health, NodeState};
 pub use member::Member;
 pub use pick::{Refuse, Selected, Source};
+pub use reach::{Leads, Reach};
 pub use slot::Retired;
 pub use table::{Group, GroupTable};
 pub use view::{

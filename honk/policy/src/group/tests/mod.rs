@@ -1,24 +1,34 @@
 //! Builders for nodes, groups and tables, shared by the tests of this room.
 
 mod choosing;
+mod families;
 mod invariants;
+mod matrix;
 mod membership;
 mod nesting;
+mod pins;
+mod policies;
+mod ranking;
 mod selecting;
 mod slots;
 mod text;
 mod views;
+mod warmth;
 
-use std::{collections::HashSet, net::Ipv4Addr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::Ipv4Addr,
+    sync::Arc,
+};
 
 use honk_grammar::diag::Diagnostic;
 
 use super::{
-    Changed, GroupTable, Health, NodeState, Refuse, Selected, ToleranceSource, Touched,
-    table::Group,
+    Changed, GroupTable, Health, NodeState, Refuse, Selected, ToleranceSource, Update, table::Group,
 };
 use crate::{
     config::{Field, FilterLine, GroupDef, Policy, Predicate, TextTest},
+    health::Touched,
     id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
 };
@@ -88,11 +98,17 @@ fn nest(name: &str, groups: &[&str]) -> GroupDef {
 trait Keys {
     fn default(self, name: &str) -> Self;
     fn last(self, name: &str) -> Self;
+    fn policy(self, policy: Policy) -> Self;
 }
 
 impl Keys for GroupDef {
     fn default(mut self, name: &str) -> Self {
         self.default = Some(name.to_owned());
+        self
+    }
+
+    fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -263,11 +279,107 @@ fn dead(table: &GroupTable, numbers: impl IntoIterator<Item = u128>) -> GroupTab
     judged(table, Dead { udp, tcp })
 }
 
+/// Health as a test wants it: what is not set was never observed.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    states: BTreeMap<(u128, Domain, Family), NodeState>,
+    urls: BTreeMap<(GroupId, MemberId, Family), NodeState>,
+    off: BTreeSet<u128>,
+}
+
+/// Alive with a latency in milliseconds.
+fn alive(ms: f64) -> NodeState {
+    NodeState {
+        alive: true,
+        latency_ms: Some(ms),
+        strikes: 0,
+    }
+}
+
+const DOWN: NodeState = NodeState {
+    alive: false,
+    latency_ms: Some(1.0),
+    strikes: 0,
+};
+
+fn struck(ms: f64) -> NodeState {
+    NodeState {
+        strikes: 1,
+        ..alive(ms)
+    }
+}
+
+impl Seen {
+    fn set(&mut self, node: u128, domain: Domain, family: Family, state: NodeState) -> &mut Self {
+        self.states.insert((node, domain, family), state);
+        self
+    }
+
+    /// TCP over IPv4.
+    fn tcp(mut self, node: u128, state: NodeState) -> Self {
+        self.set(node, Domain::Tcp, Family::V4, state);
+        self
+    }
+
+    fn tcp6(mut self, node: u128, state: NodeState) -> Self {
+        self.set(node, Domain::Tcp, Family::V6, state);
+        self
+    }
+
+    fn udp(mut self, node: u128, domain: Domain, state: NodeState) -> Self {
+        self.set(node, domain, Family::V4, state);
+        self
+    }
+
+    fn url(mut self, group: GroupId, member: MemberId, state: NodeState) -> Self {
+        self.urls.insert((group, member, Family::V4), state);
+        self
+    }
+
+    fn off(mut self, node: u128) -> Self {
+        self.off.insert(node);
+        self
+    }
+}
+
+impl Health for Seen {
+    fn state(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState> {
+        self.states
+            .get(&(node.0.as_u128(), domain, family))
+            .copied()
+    }
+
+    fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState> {
+        self.urls.get(&(group, member, family)).copied()
+    }
+
+    fn disabled(&self, node: NodeId) -> bool {
+        self.off.contains(&node.0.as_u128())
+    }
+}
+
+/// The table and what moved after all of this was found out.
+fn told(table: &GroupTable, health: &Seen) -> Update {
+    let groups = table.groups();
+    let members = groups.flat_map(|g| g.members.iter().map(|m| (g.id, m.id())));
+    let touched = Touched {
+        nodes: table.nodes().iter().map(|n| n.id).collect(),
+        members: members.collect(),
+    };
+    table.judged(Arc::new(health.clone()), &touched, NOW)
+}
+
+/// A flow of real traffic to an IPv4 target.
+fn flow(table: &GroupTable, name: &str, network: Network) -> Result<u128, Refuse> {
+    let picked = table.apply(at(table, name).slot, network, Family::V4);
+    picked.map(|s| number(s.leaf.id))
+}
+
 /// The table after health changed in any way.
 fn judged(table: &GroupTable, health: impl Health + 'static) -> GroupTable {
     let touched = Touched {
         nodes: table.nodes().iter().map(|n| n.id).collect(),
-        members: Vec::new(),
+        ..Touched::default()
     };
     table.judged(Arc::new(health), &touched, NOW).table
 }
