@@ -2,22 +2,38 @@
 //!
 //! Every function opens its sockets on the calling thread; use them within `Netns::run`.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Deadline of every client step.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Deadline of every client step that should succeed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The same where silence is what is expected.
+const BRIEF: Duration = Duration::from_secs(3);
+
+thread_local! {
+    static LIMIT: Cell<Duration> = const { Cell::new(PATIENCE) };
+}
+
+/// Runs `ask`, which should fail, without waiting long for an answer.
+pub fn briefly<T>(ask: impl FnOnce() -> T) -> T {
+    LIMIT.set(BRIEF);
+    let answer = ask();
+    LIMIT.set(PATIENCE);
+    answer
+}
 
 /// Connects with the usual deadline and timeouts.
 pub fn connect(to: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, PATIENCE)
+    let stream = TcpStream::connect_timeout(&to, LIMIT.get())
         .with_context(|| format!("cannot connect to {to}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(LIMIT.get()))?;
+    stream.set_write_timeout(Some(LIMIT.get()))?;
     Ok(stream)
 }
 
@@ -27,12 +43,33 @@ pub fn connect_from(port: u16, to: SocketAddr) -> Result<TcpStream> {
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::new(any(to.ip()), port).into())?;
     socket
-        .connect_timeout(&to.into(), PATIENCE)
+        .connect_timeout(&to.into(), LIMIT.get())
         .with_context(|| format!("cannot connect from port {port} to {to}"))?;
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(LIMIT.get()))?;
+    stream.set_write_timeout(Some(LIMIT.get()))?;
     Ok(stream)
+}
+
+/// How many segments of an open connection were sent again, its SYN included.
+pub fn sent_again(stream: &impl AsRawFd) -> Result<u32> {
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the structure.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            std::ptr::from_mut(&mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if done != 0 {
+        bail!("no TCP_INFO: {}", std::io::Error::last_os_error());
+    }
+    Ok(info.tcpi_total_retrans)
 }
 
 /// Asks the TCP whoami origin which source address it sees.
@@ -64,11 +101,11 @@ pub fn whoami_udp(to: IpAddr) -> Result<SocketAddr> {
 /// A UDP socket of the target's family with the usual deadline.
 pub fn udp(to: IpAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(any(to), 0))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(LIMIT.get()))?;
     Ok(socket)
 }
 
-/// Sends a datagram and waits for one from exactly that address, asking again each second.
+/// Sends a datagram and waits for one from exactly that address.
 pub fn ask_udp(socket: &UdpSocket, to: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
     let mut buffer = vec![0; 65536];
     socket

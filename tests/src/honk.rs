@@ -16,7 +16,7 @@ use crate::netns::Netns;
 use crate::{tool, wait};
 
 /// How long a start or an orderly end may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the daemon under test is: `HONK_BIN`, else the debug build beside the tests.
 pub fn binary() -> Result<PathBuf> {
@@ -158,7 +158,7 @@ impl Home {
             .stderr(Stdio::piped())
             .spawn()
             .context("cannot start the daemon")?;
-        let ended = wait::until("the daemon to refuse", Duration::from_secs(10), || {
+        let ended = wait::until("the daemon to refuse", PATIENCE, || {
             child.try_wait().ok().flatten()
         });
         if ended.is_err() {
@@ -227,7 +227,7 @@ impl Honk {
     /// Waits until the gate is open and every named interface is hooked.
     pub fn wait_running(&self) -> Result<()> {
         self.home
-            .must(&["status", "--wait", "20"])
+            .must(&["status", "--wait", "60"])
             .context("the daemon did not start")
             .map(drop)
     }

@@ -64,10 +64,11 @@ fn t56_a_killed_daemon_blocks_and_the_next_cleans_up() {
             scene.wan.reset()?;
             ensure!(hc1.run(|| client::whoami_tcp(DIRECT))?.ip() == addr::HG_WAN);
             ensure!(
-                hc1.run(|| client::whoami_udp(PROXIED)).is_err(),
+                hc1.run(|| client::briefly(|| client::whoami_udp(PROXIED)))
+                    .is_err(),
                 "proxied UDP after the crash"
             );
-            let refused = hc1.run(|| client::connect(at(PROXIED, ECHO)));
+            let refused = hc1.run(|| client::briefly(|| client::connect(at(PROXIED, ECHO))));
             ensure!(refused.is_err(), "proxied TCP after the crash");
             let leaks = scene.wan.seen(|t| t.touches(PROXIED) || t.port(53))?;
             ensure!(leaks.is_empty(), "on the WAN: {leaks:?}");
@@ -245,7 +246,9 @@ fn a_missing_interface_is_pending_and_hooked_when_it_appears() {
 #[test]
 fn sigterm_lets_live_flows_end() {
     play("sigterm_lets_live_flows_end", |scene| {
-        let honk = scene.honk()?;
+        // Longer than any of the steps below takes on a busy machine.
+        let config = config_of("lan", "drain_timeout: 120s", "");
+        let honk = Honk::start(&scene.lab, &config)?;
         let hc1 = scene.lab.hc1.clone();
         let mut flow = hc1.run(|| client::connect(at(PROXIED_V6, ECHO)))?;
         use std::io::{Read as _, Write as _};

@@ -17,6 +17,8 @@ use crate::{
 
 /// Pause between two looks of `--wait`.
 const POLL: Duration = Duration::from_millis(50);
+/// A busy gateway gets this long for an answer, however little is left of the wait.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// Runs the command.
 pub(crate) async fn run(session: &Session, args: &args::Status) -> Result<Exit, Failure> {
@@ -126,7 +128,7 @@ async fn wait(session: &Session, limit: Duration) -> Result<Exit, Failure> {
     let mut last;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let client = session.client.clone().waiting(left.max(POLL));
+        let client = session.client.clone().waiting(left.max(ANSWER));
         match client.get::<Status>("/api/v1/status").await {
             Ok(status) => {
                 seen = true;

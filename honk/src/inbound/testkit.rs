@@ -24,8 +24,8 @@ use crate::{
     outbound::{Dialer, Settings},
 };
 
-/// How long a test waits for something that must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a test waits for something that must happen: only a failing one takes it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers flows.
 #[derive(Default)]
@@ -210,6 +210,16 @@ pub(crate) fn play(script: impl Fn(TcpStream) + Send + Sync + 'static) -> Socket
     addr
 }
 
+/// An address that refuses connections; nobody else gets its port while the socket lives.
+pub(crate) fn closed() -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let addr = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, addr)
+}
+
 /// Reads exactly `n` bytes; empty when the peer closed first.
 pub(crate) fn take(stream: &mut TcpStream, n: usize) -> Vec<u8> {
     let mut buffer = vec![0; n];
@@ -261,6 +271,6 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}: did not happen in time");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -138,9 +138,9 @@ impl Tap {
             .context("write to the device")
     }
 
-    /// The next packet the kernel sends out of the device, if one comes within two seconds.
+    /// The next packet the kernel sends out of the device, if one comes within ten seconds.
     pub fn receive(&self) -> Option<Vec<u8>> {
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + Duration::from_secs(10);
         let mut buf = vec![0; 4096];
         loop {
             if let Ok(n) = (&self.file).read(&mut buf) {

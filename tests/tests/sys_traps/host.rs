@@ -237,7 +237,8 @@ fn t40_firewall_policies_of_the_host_need_no_hole() {
         ensure!(hc1.run(|| client::whoami_udp(PROXIED))?.ip() == addr::HP);
         ensure!(hc1.run(|| client::whoami_tcp(PROXIED_V6))?.ip() == addr::HP_V6);
         ensure!(
-            hc1.run(|| client::whoami_tcp(DIRECT)).is_err(),
+            hc1.run(|| client::briefly(|| client::whoami_tcp(DIRECT)))
+                .is_err(),
             "the admin blocked direct"
         );
         Ok(())

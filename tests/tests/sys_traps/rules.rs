@@ -89,7 +89,8 @@ fn t23_the_first_rule_wins_whatever_the_prefix_length() {
             let _honk = scene.honk_with(rules)?;
             let hc1 = &scene.lab.hc1;
             ensure!(hc1.run(|| client::whoami_tcp(DIRECT))?.ip() == addr::HP2);
-            ensure!(hc1.run(|| client::connect(at(DIRECT, ECHO))).is_err());
+            let blocked = || client::briefly(|| client::connect(at(DIRECT, ECHO)));
+            ensure!(hc1.run(blocked).is_err());
             Ok(())
         },
     );

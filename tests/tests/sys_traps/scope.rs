@@ -51,7 +51,7 @@ fn t19_broadcast_and_multicast_are_left_alone() {
                 }
                 Ok(server)
             })?;
-            server.set_read_timeout(Some(Duration::from_secs(3)))?;
+            server.set_read_timeout(Some(client::PATIENCE))?;
             scene.lab.hc1.run(|| -> Result<()> {
                 let socket = UdpSocket::bind("0.0.0.0:0")?;
                 socket.set_broadcast(true)?;

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
@@ -37,14 +37,13 @@ fn t13_a_tuple_in_time_wait_connects_again_at_once() {
         let hc1 = scene.lab.hc1.clone();
         for to in [PROXIED, PROXIED_V6] {
             for round in 0..4 {
-                let start = Instant::now();
                 // The whoami origin closes first, so the daemon's side holds the TIME_WAIT.
                 let stream = hc1.run(|| client::connect_from(41_000, at(to, WHOAMI)))?;
-                let took = start.elapsed();
+                let again = client::sent_again(&stream)?;
                 client::read_whoami(stream).with_context(|| format!("{to}, round {round}"))?;
                 ensure!(
-                    took < Duration::from_millis(500),
-                    "{to}, round {round}: {took:?}"
+                    again == 0,
+                    "{to}, round {round}: {again} segments sent again"
                 );
             }
         }
@@ -121,7 +120,6 @@ fn t64_a_burst_of_connects_loses_no_syn() {
     play("t64_a_burst_of_connects_loses_no_syn", |scene| {
         let _honk = scene.honk()?;
         scene.lab.hc1.run(|| -> Result<()> {
-            let start = Instant::now();
             let sockets: Vec<socket2::Socket> = (0..1000)
                 .map(|_| -> Result<_> {
                     let domain = socket2::Domain::IPV4;
@@ -134,12 +132,13 @@ fn t64_a_burst_of_connects_loses_no_syn() {
             for (n, socket) in sockets.iter().enumerate() {
                 wait_connected(socket).with_context(|| format!("connect {n}"))?;
             }
-            // A retransmitted SYN would have cost a second.
-            ensure!(
-                start.elapsed() < Duration::from_secs(5),
-                "took {:?}",
-                start.elapsed()
-            );
+            // A listener with the usual 128 places would refuse most of them at first. The
+            // machine itself may drop a few when nobody else gets to run.
+            let mut again = 0;
+            for socket in &sockets {
+                again += client::sent_again(socket)?.min(1);
+            }
+            ensure!(again <= 100, "{again} of 1000 SYNs were sent again");
             Ok(())
         })
     });

@@ -2,18 +2,30 @@
 
 use super::*;
 
-/// Whether a client's connection to the origin reaches a socket of the gateway itself, as it
-/// does when nothing intercepts. The origin's address is put on the loopback for that, which a
-/// dead daemon's tables do not know.
-fn passes(lab: &Lab, port: u16) -> bool {
+/// A client's connection to the origin reaches a socket of the gateway itself: nothing
+/// intercepts.
+fn passes(lab: &Lab, port: u16) {
+    assert!(arrives(lab, port, PATIENCE), "a connection must pass");
+}
+
+/// It does not: a SYN that passes is accepted at once; one that is dropped never.
+fn is_blocked(lab: &Lab, port: u16) {
+    let shortly = Duration::from_millis(400);
+    assert!(
+        !arrives(lab, port, shortly),
+        "a proxied connection must not leave"
+    );
+}
+
+/// The origin's address is put on the loopback, which a dead daemon's tables do not know.
+fn arrives(lab: &Lab, port: u16, patience: Duration) -> bool {
     let mut rtnl = Rtnl::open().unwrap();
     let lo = rtnl.link("lo").unwrap().unwrap().index;
     rtnl.add_address(lo, ip(ORIGIN4), 32).unwrap();
     let own = std::net::TcpListener::bind(to(ORIGIN4, port)).unwrap();
     own.set_nonblocking(true).unwrap();
     let _client = connect(lab, to(ORIGIN4, port));
-    // A SYN that passes is accepted at once; one that is dropped never.
-    let deadline = Instant::now() + Duration::from_millis(400);
+    let deadline = Instant::now() + patience;
     while Instant::now() < deadline {
         if own.accept().is_ok() {
             return true;
@@ -70,7 +82,7 @@ fn block_keeps_blocking_until_the_next_start_serves() {
         let lan = Rtnl::open().unwrap().link("lan").unwrap().unwrap().index;
         let left = links_of(lan);
         assert_eq!(left.len(), 2, "the hooks outlive the process");
-        assert!(!passes(lab, 1), "a proxied connection must not leave");
+        is_blocked(lab, 1);
 
         // A start that fails changes nothing about that.
         let bad = Settings {
@@ -80,12 +92,12 @@ fn block_keeps_blocking_until_the_next_start_serves() {
         };
         assert!(Datapath::start(bad).is_err());
         assert_eq!(links_of(lan), left);
-        assert!(!passes(lab, 2));
+        is_blocked(lab, 2);
 
         // Nor does one whose gate is still closed.
         let (dp, listeners) = Datapath::start(blocking(lab)).unwrap();
         dp.commit(&all_proxied()).unwrap();
-        assert!(!passes(lab, 3));
+        is_blocked(lab, 3);
         // The origin is the gateway's own address by now; another one is not.
         dp.set_gate(GATE_OPEN).unwrap();
         assert_eq!(links_of(lan), left, "the same links, other programs");
@@ -98,7 +110,7 @@ fn block_keeps_blocking_until_the_next_start_serves() {
         assert_eq!(pinned(lab), 0);
         assert!(links_of(lan).is_empty());
         assert_eq!(snapshot().links, before.links);
-        assert!(passes(lab, 5));
+        passes(lab, 5);
     });
 }
 
@@ -123,7 +135,7 @@ fn cleanup_takes_the_rest_away() {
         assert!(!is_blocking(&lab.dir.join("bpf")));
         let again = cleanup(&lab.dir.join("bpf"), &lab.dir.join("run")).unwrap();
         assert_eq!(again, CleanupReport::default());
-        assert!(passes(lab, 1));
+        passes(lab, 1);
     });
 }
 
@@ -137,7 +149,7 @@ fn direct_leaves_nothing() {
         dp.crash();
         assert!(links_of(lan).is_empty());
         assert_eq!(pinned(lab), 0);
-        assert!(passes(lab, 1));
+        passes(lab, 1);
     });
 }
 
@@ -270,7 +282,7 @@ fn without_tcx_filters_do_the_same() {
         dp.crash();
         pair_is_gone();
         assert_eq!(rtnl.filters(lan).unwrap().len(), 2, "filters persist");
-        assert!(!passes(lab, 1));
+        is_blocked(lab, 1);
         let (dp, listeners) = live(blocking(lab));
         assert_eq!(rtnl.filters(lan).unwrap().len(), 2, "replaced");
         drop(listeners);
@@ -279,7 +291,7 @@ fn without_tcx_filters_do_the_same() {
         let report = cleanup(&lab.dir.join("bpf"), &lab.dir.join("run")).unwrap();
         assert_eq!(report.filters, 2);
         assert!(rtnl.filters(lan).unwrap().is_empty());
-        assert!(passes(lab, 2));
+        passes(lab, 2);
     });
 }
 

@@ -173,9 +173,13 @@ fn all_proxied() -> RouteTables {
     RouteTables::fallback_only(USER_FIRST)
 }
 
+/// How long a test waits for something that must happen. The kernel takes namespaces apart one
+/// by one, for everybody on the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits for a condition; the test fails when it does not come true.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(5));
@@ -184,13 +188,12 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// A listener that is waited for with a deadline.
 fn accept(listener: &std::net::TcpListener) -> (TcpStream, SocketAddr) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match listener.accept() {
             Ok(accepted) => {
                 accepted.0.set_nonblocking(false).unwrap();
-                let limit = Some(Duration::from_secs(10));
-                accepted.0.set_read_timeout(limit).unwrap();
+                accepted.0.set_read_timeout(Some(PATIENCE)).unwrap();
                 return accepted;
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -215,9 +218,7 @@ fn connect(lab: &Lab, target: SocketAddr) -> TcpStream {
                 other => other.unwrap(),
             }
             socket.set_nonblocking(false).unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_secs(10)))
-                .unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
             socket
         })
         .unwrap();

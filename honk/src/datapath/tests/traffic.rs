@@ -61,9 +61,7 @@ fn udp_comes_in_and_replies_carry_the_asked_address() {
                 .run(move || {
                     let any = if v6 { "[::]:0" } else { "0.0.0.0:0" };
                     let client = UdpSocket::bind(any).unwrap();
-                    client
-                        .set_read_timeout(Some(Duration::from_secs(10)))
-                        .unwrap();
+                    client.set_read_timeout(Some(PATIENCE)).unwrap();
                     client.connect(target).unwrap();
                     client
                 })

@@ -1,6 +1,9 @@
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use honk_wire::socks5::udp::{Header, parse};
@@ -14,10 +17,12 @@ use tokio::{
 use super::{table::FlowId, *};
 use crate::{flow::Refusal, inbound::testkit::*};
 
-/// Makes sockets that are bound like transparent ones, as far as loopback allows.
+/// Makes sockets that are bound like transparent ones, as far as loopback allows: a free port
+/// stands for the asked one, which somebody else on this machine may have.
 #[derive(Default)]
 struct Loopback {
-    made: AtomicUsize,
+    /// The port asked for and the one in its place.
+    made: Mutex<Vec<(u16, u16)>>,
     refuse: AtomicBool,
 }
 
@@ -26,10 +31,11 @@ impl ReplySockets for Loopback {
         if self.refuse.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        self.made.fetch_add(1, Ordering::SeqCst);
         let any = if v6 { "::" } else { "0.0.0.0" };
-        let socket = std::net::UdpSocket::bind((any, port))?;
+        let socket = std::net::UdpSocket::bind((any, 0))?;
         socket.set_nonblocking(true)?;
+        let got = socket.local_addr()?.port();
+        self.made.lock().unwrap().push((port, got));
         Ok(socket)
     }
 }
@@ -66,21 +72,30 @@ async fn bed_with(world: Arc<World>, limits: Limits) -> Bed {
 
 impl Bed {
     fn send(&self, target: SocketAddr, payload: &[u8]) {
-        self.send_from(self.client.local_addr().unwrap(), target, payload);
+        self.send_at(target, payload, Instant::now());
     }
 
-    fn send_from(&self, client: SocketAddr, target: SocketAddr, payload: &[u8]) {
+    /// Sends at a time of the test's choice: what is remembered for a second must not depend
+    /// on how busy the machine is.
+    fn send_at(&self, target: SocketAddr, payload: &[u8], now: Instant) {
+        let client = self.client.local_addr().unwrap();
+        self.send_from(client, target, payload, now);
+    }
+
+    fn send_from(&self, client: SocketAddr, target: SocketAddr, payload: &[u8], now: Instant) {
         let id = FlowId { client, target };
-        self.udp
-            .0
-            .carry([(id, payload)].into_iter(), Instant::now());
+        self.udp.0.carry([(id, payload)].into_iter(), now);
     }
 
+    /// A reply with the address its sender would have if the asked port had been free.
     async fn recv(&self) -> (Vec<u8>, SocketAddr) {
         let mut buffer = vec![0; 65_536];
         let got = timeout(PATIENCE, self.client.recv_from(&mut buffer)).await;
-        let (n, from) = got.expect("a reply in time").unwrap();
+        let (n, mut from) = got.expect("a reply in time").unwrap();
         buffer.truncate(n);
+        let made = self.sockets.made.lock().unwrap();
+        let (asked, _) = made.iter().find(|(_, got)| *got == from.port()).unwrap();
+        from.set_port(*asked);
         (buffer, from)
     }
 
@@ -92,7 +107,7 @@ impl Bed {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
             assert!(Instant::now() < deadline, "{what}: did not happen in time");
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
@@ -215,11 +230,8 @@ async fn a_relay_carries_all_targets_of_a_client_and_answers_of_strangers() {
         let (payload, seen) = bed.recv().await;
         assert_eq!((payload, seen), (source.to_string().into_bytes(), source));
     }
-    assert_eq!(
-        bed.sockets.made.load(Ordering::SeqCst),
-        2,
-        "one socket per port"
-    );
+    let made = bed.sockets.made.lock().unwrap().len();
+    assert_eq!(made, 2, "one socket per port");
     let big = vec![9; 60_000];
     bed.send(a, &big);
     let (_, payload, from) = relay.recv().await;
@@ -280,6 +292,7 @@ async fn datagrams_wait_for_the_association_within_limits() {
     }
     assert!(sent > 100, "8 MiB hold more than 100 big datagrams");
     // The server appears and refuses: all is dropped and the node rests.
+    let now = Instant::now();
     let (mut stream, _) = listener.accept().await.unwrap();
     stream.write_all(&[5, 0xff]).await.unwrap();
     bed.until("the flows end", |b| b.world.live().is_empty())
@@ -288,7 +301,7 @@ async fn datagrams_wait_for_the_association_within_limits() {
     assert_eq!(reason, CloseReason::DialFailed);
     assert!(bed.counts().drop_closed > 64);
     let asked = bed.world.admitted();
-    bed.send(addr("192.0.2.1:5000"), b"again");
+    bed.send_at(addr("192.0.2.1:5000"), b"again", now);
     assert_eq!(
         bed.world.admitted(),
         asked,
@@ -321,8 +334,9 @@ async fn refusals_are_remembered_and_caps_are_counted() {
     )
     .await;
     let target = addr("192.0.2.1:5000");
+    let now = Instant::now();
     for _ in 0..10 {
-        bed.send(target, b"x");
+        bed.send_at(target, b"x", now);
     }
     assert_eq!((bed.world.admitted(), bed.counts().drop_policy), (1, 10));
     bed.world.set(Ok(http(target, None)));
@@ -340,7 +354,7 @@ async fn refusals_are_remembered_and_caps_are_counted() {
     bed.until("the tunnel is gone", |b| b.udp.counters().tunnels == 0)
         .await;
     bed.send(target, b"x");
-    bed.send_from(other, target, b"x");
+    bed.send_from(other, target, b"x", Instant::now());
     assert_eq!(bed.counts().drop_capacity, 2, "one tunnel fits");
 }
 
@@ -355,11 +369,10 @@ async fn a_client_ends_at_its_share_of_tunnels_and_others_go_on() {
     )
     .await;
     let target = addr("127.0.0.1:9");
+    let start = Instant::now();
     let from = |ip: u8, port: u16, after: u64| {
         let client = SocketAddr::from(([127, 0, 1, ip], port));
-        let id = FlowId { client, target };
-        let now = Instant::now() + Duration::from_secs(after);
-        bed.udp.0.carry([(id, &b"x"[..])].into_iter(), now);
+        bed.send_from(client, target, b"x", start + Duration::from_secs(after));
     };
     let state = || {
         let c = bed.counts();
