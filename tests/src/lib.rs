@@ -13,6 +13,7 @@ pub mod kernel_bench;
 pub mod lab;
 pub mod load;
 pub mod meter;
+pub mod missing;
 pub mod netns;
 pub mod scene;
 pub mod serve;

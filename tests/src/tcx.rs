@@ -1,6 +1,7 @@
-//! A foreign TCX program beside honk's: counts every packet, may set the mark, passes on.
+//! Foreign programs beside honk's: one that counts every packet, may set the mark and passes on,
+//! and one for XDP that only passes.
 //!
-//! Tests of hook order attach it before or after honk's own programs.
+//! Tests of hook order attach the first before or after honk's own programs.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -19,6 +20,10 @@ const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
+const PROG_TYPE_XDP: u32 = 6;
+const XDP: u32 = 37;
+/// Takes packets of several pages; a link as large as the pair has no others.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
 const TCX_INGRESS: u32 = 46;
 const F_BEFORE: u32 = 1 << 3;
 const F_AFTER: u32 = 1 << 4;
@@ -46,9 +51,7 @@ impl Counter {
     }
 
     fn attach_here(interface: &str, place: Place, mark: Option<u32>) -> Result<Self> {
-        let name = std::ffi::CString::new(interface)?;
-        // SAFETY: name is a valid C string for the duration of the call.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        let index = index_of(interface)?;
         let (map, program) = load(mark)?;
         let flags = if place == Place::First {
             F_BEFORE
@@ -118,11 +121,39 @@ fn load(mark: Option<u32>) -> Result<(OwnedFd, OwnedFd)> {
     // type, key size, value size, entries, flags
     let map = fd_of(MAP_CREATE, &[MAP_TYPE_ARRAY, 4, 8, 1, 0])?;
     let code = program(map.as_raw_fd(), mark);
-    let head = u64::from(PROG_TYPE_SCHED_CLS) | (code.len() as u64) << 32;
-    // type and instruction count, instructions, licence, log level and size, buffer
-    let attr = [head, code.as_ptr() as u64, c"GPL".as_ptr() as u64, 0, 0, 0];
-    let program = fd_of(PROG_LOAD, &attr)?;
+    let program = load_code(PROG_TYPE_SCHED_CLS, &code, 0)?;
     Ok((map, program))
+}
+
+fn load_code(kind: u32, code: &[u64], flags: u32) -> Result<OwnedFd> {
+    let head = u64::from(kind) | (code.len() as u64) << 32;
+    let flags = u64::from(flags) << 32;
+    // type and instruction count, instructions, licence, log level and size, buffer, flags
+    let code = code.as_ptr() as u64;
+    fd_of(
+        PROG_LOAD,
+        &[head, code, c"GPL".as_ptr() as u64, 0, 0, flags],
+    )
+}
+
+fn index_of(interface: &str) -> Result<u32> {
+    let name = std::ffi::CString::new(interface)?;
+    // SAFETY: name is a valid C string for the duration of the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// An XDP program that passes everything; its presence makes a veth receive through NAPI. It is
+/// detached when the descriptor is closed.
+pub fn xdp_pass(ns: &Netns, interface: &str) -> Result<OwnedFd> {
+    ns.run(|| {
+        // w0 = XDP_PASS; exit
+        let program = load_code(PROG_TYPE_XDP, &[0x2_0000_00b4, 0x95], XDP_HAS_FRAGS)?;
+        let fd = program.as_raw_fd() as u32;
+        fd_of(LINK_CREATE, &[fd, index_of(interface)?, XDP, 0, 0, 0, 0, 0])
+    })
 }
 
 fn read(map: &OwnedFd) -> Result<u64> {

@@ -10,7 +10,7 @@ use honk_tests::load::Load;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config, config_of, config_with, play};
 use honk_tests::serve::ECHO;
 use honk_tests::snapshot::Snapshot;
-use honk_tests::{client, wait};
+use honk_tests::{client, missing, wait};
 
 #[test]
 fn stop_leaves_the_host_as_it_was() {
@@ -344,6 +344,40 @@ fn a_missing_capability_is_named() {
         );
         Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?.must_equal(&before)
     });
+}
+
+#[test]
+fn a_missing_kernel_feature_exits_9_and_leaves_nothing() {
+    play(
+        "a_missing_kernel_feature_exits_9_and_leaves_nothing",
+        |scene| {
+            let before = Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?;
+            let home = Home::new(&scene.lab);
+            home.write(&config())?;
+            let mut without_bpf = home.run_command()?;
+            missing::bpf(&mut without_bpf);
+            let without_btf = missing::btf(&scene.lab.hg, &home.run_command()?);
+            for (mut command, cause, remedy) in [
+                (without_bpf, "bpf(2)", "CONFIG_BPF_SYSCALL"),
+                (without_btf, "BTF", "CONFIG_DEBUG_INFO_BTF"),
+            ] {
+                let output = honk_tests::tool::output(&mut command)?;
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                ensure!(
+                    output.status.code() == Some(9),
+                    "{cause}: exit {}: {text}",
+                    output.status
+                );
+                let said: Vec<&str> = text.lines().filter(|l| l.contains(cause)).collect();
+                ensure!(
+                    said.len() == 1 && said[0].contains(remedy),
+                    "{cause}: one line with cause and remedy: {text}"
+                );
+                Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?.must_equal(&before)?;
+            }
+            Ok(())
+        },
+    );
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::netns::Netns;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config_of, play};
 use honk_tests::serve::ECHO;
-use honk_tests::tcx::{Counter, Filter, Place};
+use honk_tests::tcx::{Counter, Filter, Place, xdp_pass};
 use honk_tests::{client, tool, wait};
 
 use super::verdicts_hold;
@@ -73,6 +73,38 @@ fn t03_src_valid_mark_and_rp_filter_of_the_host_do_not_matter() {
                 .set_sysctl("net.ipv4.conf.all.rp_filter", "1")?;
             let _honk = scene.honk()?;
             verdicts_hold(&scene.lab.hc1)
+        },
+    );
+}
+
+#[test]
+fn t04_a_pair_that_receives_through_napi_loses_no_hand_off() {
+    play(
+        "t04_a_pair_that_receives_through_napi_loses_no_hand_off",
+        |scene| {
+            let honk = scene.honk()?;
+            let private = honk.private_ns()?;
+            let flows = || -> Result<()> {
+                for n in 0..250 {
+                    for to in [PROXIED, PROXIED_V6] {
+                        let seen = scene.lab.hc1.run(|| client::whoami_tcp(to));
+                        let seen = seen.with_context(|| format!("TCP flow {n} to {to}"))?;
+                        ensure!(seen.ip() == addr::HP || seen.ip() == addr::HP_V6);
+                        let seen = scene.lab.hc2.run(|| client::whoami_udp(to));
+                        seen.with_context(|| format!("UDP flow {n} to {to}"))?;
+                    }
+                }
+                let dropped = honk.stat("magic_drop")?;
+                ensure!(dropped == 0.0, "{dropped} packets lost their proof");
+                Ok(())
+            };
+            let _xdp = xdp_pass(&private, "honk0p")?;
+            flows().context("with an XDP program on the pair")?;
+            let mut ethtool = private.command("ethtool");
+            tool::run(ethtool.args(["-K", "honk0p", "gro", "on"]))?;
+            let mut ethtool = scene.lab.hg.command("ethtool");
+            tool::run(ethtool.args(["-K", "honk0", "tso", "off"]))?;
+            flows().context("with GRO, without TSO")
         },
     );
 }

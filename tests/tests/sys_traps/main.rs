@@ -4,6 +4,7 @@
 //! single program run can prove are in the kernel tests.
 
 mod host;
+mod icmp;
 mod rules;
 mod scope;
 mod tcp;

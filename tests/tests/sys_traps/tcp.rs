@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use honk_tests::client;
+use honk_tests::client::{self, PATIENCE};
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config, config_of, config_with, play};
 use honk_tests::serve::{CHARGEN, ECHO, WHOAMI};
+use honk_tests::wait;
 
 #[test]
 fn t11_a_reused_port_gets_the_verdict_of_today() {
@@ -145,7 +146,7 @@ fn t64_a_burst_of_connects_loses_no_syn() {
 }
 
 fn wait_connected(socket: &socket2::Socket) -> Result<()> {
-    honk_tests::wait::until("a connection", Duration::from_secs(5), || {
+    wait::until("a connection", PATIENCE, || {
         socket.peer_addr().is_ok().then_some(())
     })
 }
@@ -198,6 +199,17 @@ fn t52_the_syn_ack_follows_the_smallest_mtu() {
         // Timestamps take 12 bytes of the 1460 and 1440 that the segment size leaves.
         ensure!(mss(PROXIED)? == 1448, "IPv4: {}", mss(PROXIED)?);
         ensure!(mss(PROXIED_V6)? == 1428, "IPv6: {}", mss(PROXIED_V6)?);
+        // Later changes are followed, down and up again.
+        for (mtu, v4, v6) in [(1400, 1348, 1328), (1500, 1448, 1428)] {
+            scene
+                .lab
+                .ip(&scene.lab.hg, &format!("link set lan mtu {mtu}\n"))?;
+            wait::ok("connections with the new size", PATIENCE, || {
+                let (now4, now6) = (mss(PROXIED)?, mss(PROXIED_V6)?);
+                ensure!((now4, now6) == (v4, v6), "mtu {mtu}: {now4} and {now6}");
+                Ok(())
+            })?;
+        }
         drop(honk);
         Ok(())
     });

@@ -163,6 +163,8 @@ fn a_full_name_table_says_how_far_it_got() {
         assert_eq!(dp.write_domains(generation, last).unwrap(), Applied::All);
         dp.stop().unwrap();
     });
+}
+
 /// Processor time of this thread.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
