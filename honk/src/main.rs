@@ -15,6 +15,7 @@ mod outbound;
 mod relay;
 mod socket;
 mod state;
+mod subscription;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -136,6 +136,7 @@ fn groups() -> GroupTable {
             port: 1080,
             auth: None,
         }),
+        origin: None,
     });
     let mut groups = vec![group(0, None), group(1, Some(2))];
     groups.extend((2..7).map(|i| group(i, Some(i + 1))));

@@ -10,7 +10,7 @@ pub(crate) fn reserved(name: &str) -> bool {
 
 /// Lower-case ASCII form of a domain name (Punycode for other labels), without trailing dot;
 /// `None` when it is no domain name. Only `a-z 0-9 - . _` remain.
-pub(crate) fn to_ascii(text: &str) -> Option<String> {
+pub fn to_ascii(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let mut out = String::with_capacity(text.len());
     for (at, label) in text.split(['.', '\u{3002}']).enumerate() {

@@ -281,6 +281,8 @@ pub(crate) struct Node {
     pub(crate) protocol: String,
     /// `tcp` or `tcp+udp`.
     pub(crate) network: String,
+    /// `null` for a node of the configuration itself.
+    pub(crate) subscription: Option<NodeOrigin>,
     /// Groups that have it as a direct member.
     pub(crate) groups: Vec<Id>,
     pub(crate) builtin: bool,
@@ -289,6 +291,97 @@ pub(crate) struct Node {
     pub(crate) duplicate_name: bool,
     /// Live flows through it.
     pub(crate) active: usize,
+}
+
+/// The subscription a node comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeOrigin {
+    pub(crate) id: Id,
+    pub(crate) tag: String,
+}
+
+/// One subscription.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Subscription {
+    pub(crate) id: Id,
+    pub(crate) tag: String,
+    /// Scheme, host and a hash of the URL.
+    pub(crate) url: String,
+    /// `http`, `http-file` or `file`.
+    pub(crate) source: String,
+    pub(crate) enabled: bool,
+    pub(crate) allow_private: bool,
+    /// `ok`, `stale` (failed last, older nodes serve), `failed` (no nodes), `pending` or
+    /// `disabled`.
+    pub(crate) state: String,
+    /// `null`: only when asked.
+    pub(crate) update_interval_s: Option<u64>,
+    /// Nodes that can be used.
+    pub(crate) nodes: usize,
+    /// Of these, nodes that the configuration or an earlier subscription has already.
+    pub(crate) shadowed_nodes: usize,
+    pub(crate) format: Option<String>,
+    /// `network`, `store`, `file` or `seed`.
+    pub(crate) nodes_from: Option<String>,
+    pub(crate) entries: Entries,
+    /// Nodes left out by protocol: this build does not dial them.
+    pub(crate) unbuilt: std::collections::BTreeMap<String, usize>,
+    pub(crate) title: Option<String>,
+    pub(crate) user_info: Option<UserInfo>,
+    pub(crate) error: Option<Reason>,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// Attempts that have ended.
+    pub(crate) attempts: u64,
+    pub(crate) last_attempt_at: Option<Ts>,
+    pub(crate) last_success_at: Option<Ts>,
+    pub(crate) next_at: Option<Ts>,
+    /// The fetch under way.
+    pub(crate) progress: Option<FetchProgress>,
+    /// The last refresh that changed something.
+    pub(crate) last_change: Option<NodeChanges>,
+    pub(crate) findings: Vec<Diag>,
+}
+
+/// Entries of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entries {
+    pub(crate) total: usize,
+    pub(crate) malformed: usize,
+    pub(crate) unsupported: usize,
+    pub(crate) duplicate: usize,
+    /// Their way through another node is broken.
+    pub(crate) detour: usize,
+    /// Beyond the limit.
+    pub(crate) cut: usize,
+}
+
+/// What the provider says about the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UserInfo {
+    pub(crate) upload_bytes: Option<u64>,
+    pub(crate) download_bytes: Option<u64>,
+    pub(crate) total_bytes: Option<u64>,
+    /// Unix seconds.
+    pub(crate) expire: Option<u64>,
+}
+
+/// A fetch under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FetchProgress {
+    /// `resolve`, `connect`, `request`, `receive` or `read`.
+    pub(crate) phase: String,
+    pub(crate) bytes: usize,
+}
+
+/// Names of nodes that came, went or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeChanges {
+    pub(crate) at: Ts,
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<String>,
+    pub(crate) kept: usize,
 }
 
 /// One flow.

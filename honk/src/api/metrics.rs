@@ -26,6 +26,7 @@ use crate::{
         notify::Task,
         registry::REASONS,
         reload::{RESULTS, TRIGGERS},
+        subscriptions::{FetchResult, View},
     },
     cli::version,
     log,
@@ -70,6 +71,7 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
     kernel(engine, &mut page);
     flows(engine, &mut page);
     groups(engine, &mut page);
+    subscriptions(engine, &mut page);
     for (level, count) in log::LEVELS.iter().zip(log::counts()) {
         page.count(&names::LOG_EVENTS, &[level], count);
     }
@@ -294,7 +296,7 @@ fn groups(engine: &Engine, page: &mut Page) {
     page.count(
         &names::NODES,
         &["unknown"],
-        snapshot.config.nodes.len() as u64,
+        snapshot.groups.nodes().len() as u64,
     );
     for group in &views {
         for (network, sel) in [("tcp", &group.tcp), ("udp", &group.udp)] {
@@ -328,4 +330,51 @@ fn groups(engine: &Engine, page: &mut Page) {
     for ((group, network, cause), count) in changes.iter() {
         page.count(&names::GROUP_CHANGES, &[group, network, cause], *count);
     }
+}
+
+/// Subscriptions that have series of their own.
+const MAX_SUBSCRIPTIONS: usize = 64;
+
+fn subscriptions(engine: &Engine, page: &mut Page) {
+    let named = by_name(engine.subscriptions.views());
+    for (name, views) in named.iter().take(MAX_SUBSCRIPTIONS) {
+        let sum = |of: fn(&View) -> Option<u64>| {
+            let mut values = views.iter().filter_map(of).peekable();
+            values.peek().is_some().then(|| values.sum::<u64>())
+        };
+        let nodes = views.iter().map(|v| v.nodes as u64).sum();
+        page.count(&names::SUB_NODES, &[name], nodes);
+        for (n, result) in FetchResult::NAMES.iter().enumerate() {
+            let count = views.iter().filter_map(|v| v.counts.get(n)).sum();
+            page.count(&names::SUB_FETCHES, &[name, result], count);
+        }
+        if let Some(at) = views.iter().filter_map(|v| v.succeeded_ms).min() {
+            page.count(&names::SUB_SUCCESS, &[name], at / 1000);
+        }
+        for (kind, bytes) in [
+            ("upload", sum(|v| v.user?.upload)),
+            ("download", sum(|v| v.user?.download)),
+            ("total", sum(|v| v.user?.total)),
+        ] {
+            if let Some(bytes) = bytes {
+                page.count(&names::SUB_QUOTA, &[name, kind], bytes);
+            }
+        }
+        if let Some(at) = views.iter().filter_map(|v| v.user?.expire).min() {
+            page.count(&names::SUB_EXPIRE, &[name], at);
+        }
+    }
+}
+
+/// Subscriptions by tag: two of one tag are one series, and those without are told by number.
+fn by_name(views: Vec<View>) -> BTreeMap<String, Vec<View>> {
+    let mut named: BTreeMap<String, Vec<View>> = BTreeMap::new();
+    for (at, view) in views.into_iter().enumerate() {
+        let name = match view.tag.as_str() {
+            "" => format!("#{}", at + 1),
+            tag => tag.to_owned(),
+        };
+        named.entry(name).or_default().push(view);
+    }
+    named
 }

@@ -16,6 +16,7 @@ mod query;
 mod reload;
 pub(crate) mod server;
 mod status;
+mod subscriptions;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,9 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
         )
         .route("/connections/{id}", delete(connections::close_one))
         .route("/reload", get(reload::state).post(reload::begin))
+        .route("/subscriptions", get(subscriptions::list))
+        .route("/subscriptions/{id}", get(subscriptions::one))
+        .route("/subscriptions/{id}/refresh", post(subscriptions::refresh))
         .route("/suspend", post(reload::suspend))
         .route("/resume", post(reload::resume))
         .route("/config", get(config::info))

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Shared,
-    doc::{Node, Page},
+    doc::{Node, NodeOrigin, Page},
     error::ApiError,
     query::{self, Nothing, Paging, Params},
 };
@@ -28,6 +28,8 @@ use crate::app::{admission::is_builtin, engine::Engine, snapshot::Snapshot};
 pub(super) struct Filter {
     /// Name or id of a group: its direct members only.
     group: Option<String>,
+    /// Tag or id of a subscription: its nodes only.
+    sub: Option<String>,
     limit: Option<String>,
     cursor: Option<String>,
     fields: Option<String>,
@@ -46,6 +48,17 @@ pub(super) async fn list(
             .find(|g| *g.name == **name || Some(g.id.0) == id)
             .ok_or_else(|| ApiError::not_found("group", "no such group"))?;
         nodes.retain(|(_, n)| group.members.iter().any(|m| m.id() == MemberId::Node(n.id)));
+    }
+    if let Some(name) = &filter.sub {
+        let mut views = shared.engine.subscriptions.views().into_iter();
+        views
+            .find(|s| s.tag == *name || s.id.to_string() == *name)
+            .ok_or_else(|| ApiError::not_found("subscription", "no such subscription"))?;
+        let of = |n: &Configured| {
+            let origin = n.origin.as_ref();
+            origin.is_some_and(|o| o.tag == *name || o.subscription.to_string() == *name)
+        };
+        nodes.retain(|(_, n)| of(n));
     }
     let active = active(&shared.engine);
     let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active);
@@ -102,6 +115,10 @@ fn document(snapshot: &Snapshot, node: &Configured, active: &HashMap<NodeId, usi
             "tcp"
         }
         .to_owned(),
+        subscription: node.origin.as_ref().map(|origin| NodeOrigin {
+            id: origin.subscription.to_string(),
+            tag: origin.tag.clone(),
+        }),
         groups: groups.map(|g| g.id.0.to_string()).collect(),
         builtin,
         state: if builtin { "alive" } else { "unknown" }.to_owned(),

@@ -20,7 +20,10 @@ use super::{
     query::{self, Nothing, Params},
 };
 use crate::{
-    app::{kernel::KernelError, reload::Trigger},
+    app::{
+        kernel::KernelError,
+        reload::{After, Trigger},
+    },
     flow::CloseReason,
 };
 
@@ -68,12 +71,23 @@ async fn settled(
 }
 
 /// Body of a request for a reload.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Wanted {
-    #[serde(default)]
     abort: bool,
+    /// Fetch subscriptions as well, once the configuration is active.
+    subscriptions: bool,
     if_revision: Option<String>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            abort: false,
+            subscriptions: true,
+            if_revision: None,
+        }
+    }
 }
 
 pub(super) async fn begin(
@@ -101,7 +115,11 @@ pub(super) async fn begin(
     if engine.reloading() {
         return Err(busy());
     }
-    let mut running = engine.begin_reload(Trigger::Api, wanted.abort);
+    let after = match wanted.subscriptions {
+        true => After::Refresh,
+        false => After::Nothing,
+    };
+    let mut running = engine.begin_reload(Trigger::Api, wanted.abort, after);
     match tokio::time::timeout(limit, &mut running).await {
         Ok(Ok(Ok(state))) => Ok(Json(state).into_response()),
         Ok(Ok(Err(_))) => Err(busy()),

@@ -15,6 +15,7 @@ use super::{
     Shared,
     doc::{Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
     query::{Nothing, Params},
+    subscriptions,
 };
 use crate::{
     app::{
@@ -27,10 +28,11 @@ use crate::{
 };
 
 /// Paths of this version.
-const LINKS: [&str; 11] = [
+const LINKS: [&str; 12] = [
     "/api/v1/status",
     "/api/v1/groups",
     "/api/v1/nodes",
+    "/api/v1/subscriptions",
     "/api/v1/connections",
     "/api/v1/reload",
     "/api/v1/config",
@@ -94,7 +96,7 @@ fn document(engine: &Engine) -> Status {
         },
         counts: Counts {
             groups: groups.count(),
-            nodes: snapshot.config.nodes.len(),
+            nodes: snapshot.groups.nodes().len(),
             connections_tcp: open(Network::Tcp),
             connections_udp: open(Network::Udp),
             rules: snapshot.rules.lines.len(),
@@ -112,6 +114,7 @@ fn document(engine: &Engine) -> Status {
             .iter()
             .filter(|d| d.severity == "warning")
             .cloned()
+            .chain(subscriptions::warnings(engine))
             .collect(),
     }
 }

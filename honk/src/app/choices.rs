@@ -38,33 +38,64 @@ fn chosen(group: &Group, id: MemberId) -> Option<Chosen> {
     })
 }
 
-/// The table with stored choices made again. Those whose group or member is gone are dropped,
-/// and pins that were made under another configuration.
-pub(crate) fn restore(mut groups: GroupTable, choices: &Choices, revision: &str) -> GroupTable {
+/// The table with stored choices made again, and those whose group or member is not there, or
+/// which are pins of another configuration. A choice that was made since wins over a stored one.
+pub(crate) fn restore(
+    mut groups: GroupTable,
+    choices: &Choices,
+    revision: &str,
+) -> (GroupTable, Choices) {
     let now = clock::now_ms();
+    let mut left = Choices::new();
     for (name, record) in choices {
         let pinned_here = |g: &Group| match &record.pin_revision {
             Some(pinned) => g.is_automatic() && pinned == revision,
             None => !g.is_automatic(),
         };
-        for (scope, wanted) in [(Scope::Tcp, &record.tcp), (Scope::Udp, &record.udp)] {
+        let mut missing = [None, None];
+        for (n, (scope, network, wanted)) in [
+            (Scope::Tcp, Network::Tcp, &record.tcp),
+            (Scope::Udp, Network::Udp, &record.udp),
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let Some(wanted) = wanted else { continue };
             let group = groups.group_named(name);
+            if group.is_some_and(|g| g.chosen(network).is_some()) {
+                continue;
+            }
             let group = group.filter(|g| pinned_here(g));
             let found = group.and_then(|g| Some((g.id, member(g, wanted)?)));
             let made = found.and_then(|(id, member)| groups.choose(id, scope, member, now).ok());
             match made {
                 Some(choice) => groups = choice.table,
-                None => tracing::info!(
-                    target: "honk::group",
-                    group = name,
-                    ?wanted,
-                    "a stored choice is gone"
-                ),
+                None => missing[n] = Some(wanted.clone()),
             }
         }
+        let [tcp, udp] = missing;
+        left.extend(record.with(tcp, udp).map(|record| (name.clone(), record)));
     }
-    groups
+    (groups, left)
+}
+
+/// Tells that these are not made any more; nothing is left.
+pub(crate) fn given_up(choices: &Choices) -> Choices {
+    for (group, wanted) in choices {
+        tracing::info!(target: "honk::group", group, ?wanted, "a stored choice is gone");
+    }
+    Choices::new()
+}
+
+/// Adds choices that wait for their member, where none was made since.
+pub(crate) fn join(choices: &mut Choices, waiting: &Choices) {
+    for (name, record) in waiting {
+        let made = choices.remove(name);
+        let (tcp, udp) = made.map_or((None, None), |made| (made.tcp, made.udp));
+        let tcp = tcp.or_else(|| record.tcp.clone());
+        let udp = udp.or_else(|| record.udp.clone());
+        choices.extend(record.with(tcp, udp).map(|record| (name.clone(), record)));
+    }
 }
 
 /// By identity among the direct members, else the first of that name and kind.
@@ -130,7 +161,8 @@ mod tests {
         choose(&world, "b", Scope::Udp).await;
         let choices = stored(&world.engine.snapshot().groups, "r");
         let other = World::new(CONFIG);
-        let groups = restore(other.engine.snapshot().groups.clone(), &choices, "r");
+        let (groups, left) = restore(other.engine.snapshot().groups.clone(), &choices, "r");
+        assert!(left.is_empty());
         assert_eq!(leaves(&groups), ["a", "b"]);
         assert_eq!(stored(&groups, "r"), choices);
     }
@@ -141,10 +173,11 @@ mod tests {
         choose(&world, "b", Scope::Both).await;
         let choices = stored(&world.engine.snapshot().groups, "r");
         let moved = World::new(&CONFIG.replace("192.0.2.2", "192.0.2.99"));
-        let groups = restore(moved.engine.snapshot().groups.clone(), &choices, "r");
+        let (groups, _) = restore(moved.engine.snapshot().groups.clone(), &choices, "r");
         assert_eq!(leaves(&groups), ["b", "b"]);
         let gone = World::new(&CONFIG.replace("name(a, b)", "name(a)"));
-        let groups = restore(gone.engine.snapshot().groups.clone(), &choices, "r");
+        let (groups, left) = restore(gone.engine.snapshot().groups.clone(), &choices, "r");
+        assert_eq!(left, choices);
         assert_eq!(leaves(&groups), ["a", "a"]);
         assert!(stored(&groups, "r").is_empty());
     }

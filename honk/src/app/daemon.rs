@@ -4,6 +4,7 @@
 //! whose drop undoes it.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,6 +13,7 @@ use honk_common::param::{DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT};
 use honk_policy::{
     config::{OnCrash, Typed},
     group::GroupTable,
+    id::Uuid,
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -27,6 +29,7 @@ use super::{
     signals::Signals,
     snapshot::Snapshot,
     source::Candidate,
+    subscriptions,
 };
 use crate::{
     api::server::{ApiSocket, Peers},
@@ -34,8 +37,9 @@ use crate::{
     datapath::{self, Datapath, RedirectPeer},
     flow::CloseReason,
     inbound::{self, Inbound},
-    outbound::Dialer,
-    state::{self, dirs::Dirs},
+    outbound::{Dialer, tls},
+    state::{self, choices::Choices, dirs::Dirs},
+    subscription::{Hub, Net, Store},
 };
 
 /// How the daemon ends.
@@ -60,13 +64,27 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts all parts and opens the gate as the last step that can fail.
-    pub(super) fn start(
+    pub(super) async fn start(
         plan: &Plan,
         mut candidate: Candidate,
         findings: &Findings,
         dirs: &Dirs,
     ) -> Result<Self, Failure> {
-        candidate.groups = remembered(candidate.groups, &candidate.revision, dirs);
+        let hub = Arc::new(hub(plan, &candidate, dirs));
+        let mut subscriptions = std::mem::take(&mut candidate.subscriptions);
+        hub.fill(&mut subscriptions);
+        let nodes = subscriptions.nodes();
+        let groups = &candidate.groups;
+        // Findings that differ are those about members; the log tells when nodes arrive.
+        let (groups, _) =
+            GroupTable::build_with(&candidate.config, nodes, Some(groups), &mut Uuid::new_v4);
+        let (groups, late) = remembered(groups, &candidate.revision, dirs);
+        candidate.groups = groups;
+        let late = if subscriptions.waits() {
+            late
+        } else {
+            choices::given_up(&late)
+        };
         let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
             .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
         let kernel = Teardown(Some(datapath.clone()));
@@ -80,7 +98,10 @@ impl Daemon {
             capacity: usize::try_from(global.flow_entries).unwrap_or(usize::MAX),
             progress: dirs.progress(),
             choices: dirs.choices(),
+            late,
+            subscriptions: Arc::clone(&hub),
         }));
+        hub.adopt(subscriptions, &engine.snapshot().config.nodes);
         let dialer = Dialer::new(dialer_settings(&global));
         let inbound = inbound::serve(
             listeners,
@@ -99,10 +120,13 @@ impl Daemon {
         }));
         let peers = Peers::system();
         let socket = plan.api.then(|| bind(dirs, peers)).transpose()?;
-        engine.open().map_err(|e| kernel_failure(&e))?;
-
         let (stop_tasks, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
+        let net = net(&engine, &dialer).await?;
+        tasks.spawn(subscriptions::run(Arc::clone(&engine), net, stop.clone()));
+        hub.first(subscriptions::FIRST).await;
+        engine.open().map_err(|e| kernel_failure(&e))?;
+
         if let Some(socket) = socket {
             let router = crate::api::router(Arc::clone(&engine));
             tasks.spawn(socket.serve(router, peers, stop.clone()));
@@ -142,15 +166,33 @@ impl Daemon {
     }
 }
 
-/// The groups with the choices of the process before.
-fn remembered(groups: GroupTable, revision: &str, dirs: &Dirs) -> GroupTable {
+/// Subscriptions with their copies below the state directory.
+fn hub(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> Hub {
+    let setting = candidate.config.settings.get("global.store_subscribe");
+    let all = setting != Some(&Typed::Bool(false));
+    let config = plan.spec.entry.parent().unwrap_or_else(|| Path::new("."));
+    Hub::new(Some(Store::new(&dirs.state, all)), config)
+}
+
+/// How subscriptions are fetched.
+async fn net(engine: &Arc<Engine>, dialer: &Arc<Dialer>) -> Result<Net, Failure> {
+    // Reads the root certificates of the system.
+    let tls = tokio::task::spawn_blocking(tls::web).await;
+    let tls = tls.map_err(|e| Failure::new(Exit::Failure, "tls", e.to_string()))?;
+    let kernel = Arc::clone(&engine.kernel);
+    let own = Arc::new(move |ip| kernel.is_local(ip));
+    Ok(Net::new(Arc::clone(dialer), tls, own))
+}
+
+/// The groups with the choices of the process before, and those that could not be made.
+fn remembered(groups: GroupTable, revision: &str, dirs: &Dirs) -> (GroupTable, Choices) {
     match state::choices::load(&dirs.choices()) {
         Ok(stored) => choices::restore(groups, &stored, revision),
         Err(error) => {
             let path = dirs.choices();
             let path = path.display();
             tracing::warn!(target: "honk::group", %error, %path, "stored choices are lost");
-            groups
+            (groups, Choices::new())
         }
     }
 }

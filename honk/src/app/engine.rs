@@ -29,7 +29,13 @@ use super::{
     snapshot::Snapshot,
     source::Spec,
 };
-use crate::{api::doc::Rates, clock, log, metrics::histogram::Histograms, state};
+use crate::{
+    api::doc::Rates,
+    clock, log,
+    metrics::histogram::Histograms,
+    state::{self, choices::Choices},
+    subscription::Hub,
+};
 
 /// Age up to which kernel counters are served again without reading the maps.
 const COUNTER_AGE: Duration = Duration::from_secs(1);
@@ -112,6 +118,9 @@ pub(crate) struct Parts {
     pub(crate) progress: PathBuf,
     /// `<state>/state/choices.json`
     pub(crate) choices: PathBuf,
+    /// Stored choices whose member is not there yet.
+    pub(crate) late: Choices,
+    pub(crate) subscriptions: Arc<Hub>,
 }
 
 /// The daemon.
@@ -133,6 +142,9 @@ pub(crate) struct Engine {
     pub(super) writer: tokio::sync::Mutex<()>,
     /// Where choices are kept over a restart.
     choices: PathBuf,
+    /// Stored choices whose member is not there yet: nodes of subscriptions come later.
+    pub(super) late: Mutex<Choices>,
+    pub(crate) subscriptions: Arc<Hub>,
     /// Choices differ from those in the file.
     pub(super) unsaved: AtomicBool,
     phase: AtomicU8,
@@ -183,6 +195,8 @@ impl Engine {
             log: parts.log,
             writer: tokio::sync::Mutex::default(),
             choices: parts.choices,
+            late: Mutex::new(parts.late),
+            subscriptions: parts.subscriptions,
             unsaved: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Starting as u8),
             gate: watch::Sender::new(GATE_CLOSED),
@@ -336,7 +350,11 @@ impl Engine {
             return;
         }
         let snapshot = self.snapshot();
-        let choices = choices::stored(&snapshot.groups, &snapshot.revision);
+        let mut choices = choices::stored(&snapshot.groups, &snapshot.revision);
+        {
+            let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            choices::join(&mut choices, &late);
+        }
         let path = self.choices.clone();
         let job = move || state::choices::save(&path, &choices);
         let saved = tokio::task::spawn_blocking(job).await;

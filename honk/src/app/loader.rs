@@ -74,6 +74,32 @@ impl Loader for Files {
     }
 
     fn read(&mut self, path: &str) -> Result<Loaded, LoadError> {
+        self.checked(path, FILE_BYTES)
+    }
+}
+
+impl Files {
+    /// The content of a file below the directory of `entry`, which is meant relative to it.
+    pub(crate) fn below(
+        &self,
+        entry: &Path,
+        relative: &str,
+        most: usize,
+    ) -> Result<Vec<u8>, LoadError> {
+        let dir = entry.parent().filter(|d| !d.as_os_str().is_empty());
+        let dir = dir.unwrap_or_else(|| Path::new("."));
+        let dir = dir.canonicalize().map_err(|e| refused(&e))?;
+        let path = dir.join(relative).canonicalize().map_err(|e| refused(&e))?;
+        if !path.starts_with(&dir) {
+            let text = format!("it is not below {}", dir.display());
+            return Err(LoadError::Io(text));
+        }
+        let path = path.into_os_string().into_string();
+        let path = path.map_err(|_| LoadError::Io("the path is not UTF-8".to_owned()))?;
+        self.checked(&path, most).map(|loaded| loaded.bytes)
+    }
+
+    fn checked(&self, path: &str, most: usize) -> Result<Loaded, LoadError> {
         // Non-blocking, or a pipe in place of a file would hang the start.
         let file = OpenOptions::new()
             .read(true)
@@ -100,11 +126,11 @@ impl Loader for Files {
                 format!("'{path}' belongs to user {owner}, who can change it; chown it to root");
             warnings.push(("perm-owner", text));
         }
-        if meta.len() > FILE_BYTES as u64 {
+        if meta.len() > most as u64 {
             return Err(LoadError::TooLarge(meta.len()));
         }
-        let bytes = whole(&file).map_err(|e| refused(&e))?;
-        if bytes.len() > FILE_BYTES {
+        let bytes = whole(&file, most).map_err(|e| refused(&e))?;
+        if bytes.len() > most {
             return Err(LoadError::TooLarge(bytes.len() as u64));
         }
         Ok(Loaded { bytes, warnings })
@@ -112,9 +138,9 @@ impl Loader for Files {
 }
 
 /// The content, at most one byte more than allowed: the file may grow while it is read.
-fn whole(file: &File) -> io::Result<Vec<u8>> {
+fn whole(file: &File, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

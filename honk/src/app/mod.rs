@@ -18,5 +18,6 @@ pub(crate) mod select;
 mod signals;
 pub(crate) mod snapshot;
 pub(crate) mod source;
+pub(crate) mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testkit;

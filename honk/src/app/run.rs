@@ -15,7 +15,7 @@ use super::{
     diag::{self, Findings},
     engine::Engine,
     notify::{self, Task},
-    reload::Trigger,
+    reload::{After, Trigger},
     signals::{Event, Signals},
     source::{self, Candidate, Outcome, Purpose, Spec},
 };
@@ -159,7 +159,7 @@ async fn serve(
         Failure::new(Exit::Failure, "signals", text)
     })?;
     let started = Instant::now();
-    let daemon = Daemon::start(&plan, candidate, &findings, &dirs)?;
+    let daemon = Daemon::start(&plan, candidate, &findings, &dirs).await?;
     let status = format!("generation {} active", daemon.engine.snapshot().generation);
     notify::ready(&status);
     tracing::info!(
@@ -191,7 +191,7 @@ async fn control(engine: &Arc<Engine>, signals: &mut Signals) -> End {
         match event {
             Event::Reload => {
                 // The engine logs the outcome; nobody waits for it.
-                drop(engine.begin_reload(Trigger::Signal, false));
+                drop(engine.begin_reload(Trigger::Signal, false, After::Refresh));
             }
             Event::Suspend => {
                 if let Err(error) = engine.suspend() {

@@ -61,7 +61,7 @@ fn tell(engine: &Engine, told: &mut String) {
         "generation {}, {} flows, {} nodes",
         snapshot.generation,
         engine.registry.open(),
-        snapshot.config.nodes.len()
+        snapshot.groups.nodes().len()
     );
     if *told != text {
         notify::status(&text);

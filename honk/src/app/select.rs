@@ -87,6 +87,9 @@ impl Engine {
         self.unsaved.store(true, Ordering::Relaxed);
         let after = self.publish(&before, table, &changes, override_).await?;
         drop(writer);
+        if let Some(group) = after.groups.group(group) {
+            self.forget_late(&group.name);
+        }
         self.announce(&changes);
         let flows = affected(&self.registry.list(), &after.groups, &changes, override_);
         let closing = match flows.is_empty() {

@@ -84,6 +84,16 @@ impl Snapshot {
         }
     }
 
+    /// The next generation of the same configuration, with other nodes in its groups.
+    pub(crate) fn refreshed(&self, groups: GroupTable) -> Self {
+        Self {
+            generation: self.generation + 1,
+            accepted_ms: clock::now_ms(),
+            groups,
+            ..self.clone()
+        }
+    }
+
     /// The same with other selections.
     #[must_use]
     pub(crate) fn with_groups(&self, groups: GroupTable) -> Self {

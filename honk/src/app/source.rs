@@ -7,19 +7,23 @@ use std::path::PathBuf;
 
 use honk_common::tables::RouteTables;
 use honk_grammar::{
-    Parsed,
+    LoadError, Parsed,
     diag::{Diagnostic, Severity, SourceMap},
 };
 use honk_policy::{
-    config::{self, Config},
+    config::{self, Config, Subscription},
     group::GroupTable,
     id::Uuid,
     routing::{self, rule::RuleSet},
+    subscription::MAX_BODY,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::{diag::Findings, loader::Files};
-use crate::state::geodata::Geodata;
+use crate::{
+    state::geodata::Geodata,
+    subscription::{Hub, Plan, shown},
+};
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
@@ -27,6 +31,25 @@ pub(crate) struct Spec {
     pub(crate) entry: PathBuf,
     pub(crate) files: Files,
     pub(crate) geodata: Geodata,
+}
+
+impl Spec {
+    /// The file of a `file://` subscription.
+    pub(crate) fn subscription_file(&self, decl: &Subscription) -> Result<Vec<u8>, LoadError> {
+        let url = decl.url.reveal();
+        let path = url.strip_prefix("file://").unwrap_or(url);
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        self.files.below(&self.entry, path, MAX_BODY)
+    }
+}
+
+/// What is running already, for a load that follows on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running<'a> {
+    /// Keeps slots, ids and choices.
+    pub(crate) groups: &'a GroupTable,
+    /// Keeps the nodes of subscriptions.
+    pub(crate) subscriptions: &'a Hub,
 }
 
 /// What the result is for.
@@ -50,6 +73,8 @@ pub(crate) struct Candidate {
     pub(crate) rules: RuleSet,
     pub(crate) tables: RouteTables,
     pub(crate) revision: String,
+    /// Subscriptions with the nodes that they have already.
+    pub(crate) subscriptions: Plan,
 }
 
 /// The outcome of a load: a candidate unless something is wrong, and all findings either way.
@@ -59,14 +84,14 @@ pub(crate) struct Outcome {
     pub(crate) findings: Findings,
 }
 
-/// Loads the entry file and what it includes. `previous` keeps slots, ids and choices.
-pub(crate) fn load(spec: &Spec, purpose: Purpose, previous: Option<&GroupTable>) -> Outcome {
+/// Loads the entry file and what it includes.
+pub(crate) fn load(spec: &Spec, purpose: Purpose, running: Option<Running<'_>>) -> Outcome {
     let mut files = spec.files.clone();
     let parsed = match spec.entry.to_str() {
         Some(entry) => honk_grammar::parse(entry, &mut files),
         None => unreadable("the path of the configuration is not UTF-8".to_owned()),
     };
-    finish(parsed, &spec.geodata, purpose, previous)
+    finish(parsed, spec, purpose, running)
 }
 
 /// Loads one document that is not a file; includes are relative to the directory of `spec`.
@@ -79,7 +104,7 @@ pub(crate) fn load_text(spec: &Spec, name: &str, bytes: &[u8], purpose: Purpose)
         // Without a directory nothing can be included; the document itself is still read.
         _ => honk_grammar::parse_document(name, bytes, "/nonexistent", &mut files),
     };
-    finish(parsed, &spec.geodata, purpose, None)
+    finish(parsed, spec, purpose, None)
 }
 
 fn unreadable(message: String) -> Parsed {
@@ -96,20 +121,15 @@ fn unreadable(message: String) -> Parsed {
     }
 }
 
-fn finish(
-    parsed: Parsed,
-    geodata: &Geodata,
-    purpose: Purpose,
-    previous: Option<&GroupTable>,
-) -> Outcome {
+fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running<'_>>) -> Outcome {
     let revision = revision(&parsed.sources);
-    let (config, mut list) = config::lower(&parsed, &mut geodata.clone());
+    let (config, mut list) = config::lower(&parsed, &mut spec.geodata.clone());
     if purpose == Purpose::Run {
         config::refuse_unbuilt(&mut list);
     }
     let mut candidate = None;
     if let Some(config) = config {
-        let (built, found) = build(config, previous, revision);
+        let (built, found) = build(spec, config, running, revision);
         list.extend(found);
         candidate = built;
     }
@@ -131,11 +151,29 @@ fn finish(
 }
 
 fn build(
+    spec: &Spec,
     config: Config,
-    previous: Option<&GroupTable>,
+    running: Option<Running<'_>>,
     revision: String,
 ) -> (Option<Candidate>, Vec<Diagnostic>) {
-    let (groups, mut found) = GroupTable::build(&config, previous, &mut Uuid::new_v4);
+    let hub = running.map(|r| r.subscriptions);
+    let reader = |decl: &Subscription| spec.subscription_file(decl);
+    let subscriptions = Plan::new(&config.subscriptions, hub, &reader);
+    let previous = running.map(|r| r.groups);
+    let nodes = subscriptions.nodes();
+    let (groups, mut found) = GroupTable::build_with(&config, nodes, previous, &mut Uuid::new_v4);
+    if subscriptions.waits() {
+        // Nodes that are still to be fetched may settle these.
+        found.retain(|f| f.slug != "group-empty" && f.slug != "default-unknown");
+    }
+    for (tag, problem) in subscriptions.problems() {
+        let message = format!("{}: {}", shown(tag), problem.message);
+        let finding = match problem.code {
+            "permission" => Diagnostic::new(Severity::Error, "E304", "perm-open", None, message),
+            _ => Diagnostic::new(Severity::Warning, "", "subscription-file", None, message),
+        };
+        found.push(finding.about("subscription", tag));
+    }
     let rules = config.rules.map_ordinals(|o| groups.slot_of(o));
     match routing::compile(&rules) {
         Ok(tables) => {
@@ -145,6 +183,7 @@ fn build(
                 rules,
                 tables,
                 revision,
+                subscriptions,
             };
             (Some(candidate), found)
         }

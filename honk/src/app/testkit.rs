@@ -6,7 +6,10 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use honk_common::{
@@ -27,7 +30,8 @@ use crate::{
     cli::exit::Exit,
     flow::{ClientAddr, NewFlow, OrigDst},
     log,
-    state::file::tests::scratch,
+    state::{choices::Choices, file::tests::scratch},
+    subscription::{Hub, Store},
 };
 
 /// What the fake was asked, in order.
@@ -50,6 +54,7 @@ pub(crate) struct FakeKernel {
     pub(crate) flows: Mutex<HashMap<FlowKey, FlowVal>>,
     pub(crate) local: Mutex<Vec<IpAddr>>,
     pub(crate) refuse_commit: Mutex<bool>,
+    pub(crate) refuse_groups: AtomicBool,
     pub(crate) interfaces: Mutex<Vec<Interface>>,
     /// Called at every request, before it is answered.
     pub(crate) hook: Mutex<Option<Hook>>,
@@ -115,6 +120,12 @@ impl Kernel for FakeKernel {
 
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError> {
         self.note(Asked::Groups(slots.to_vec()));
+        if self.refuse_groups.load(Ordering::SeqCst) {
+            return Err(KernelError {
+                exit: Exit::Failure,
+                message: "no memory".to_owned(),
+            });
+        }
         Ok(())
     }
 
@@ -197,9 +208,14 @@ impl World {
         };
         write(&spec.entry, config);
         let outcome = source::load(&spec, Purpose::Run, None);
-        let candidate = outcome
+        let mut candidate = outcome
             .candidate
             .expect("the configuration of the test is valid");
+        let hub = Hub::new(Some(Store::new(&dir, true)), &dir);
+        hub.adopt(
+            std::mem::take(&mut candidate.subscriptions),
+            &candidate.config.nodes,
+        );
         let kernel = Arc::new(FakeKernel::default());
         let engine = Engine::new(Parts {
             kernel: kernel.clone(),
@@ -209,6 +225,8 @@ impl World {
             capacity,
             progress: dir.join("reload.json"),
             choices: dir.join("state/choices.json"),
+            late: Choices::new(),
+            subscriptions: Arc::new(hub),
         });
         engine.open().unwrap();
         kernel.take();
@@ -232,6 +250,11 @@ impl World {
     /// Where choices are stored.
     pub(crate) fn choices(&self) -> PathBuf {
         self.dir.join("state/choices.json")
+    }
+
+    /// A hub over the same copies of subscriptions, as the next process would have.
+    pub(crate) fn hub_again(&self) -> Hub {
+        Hub::new(Some(Store::new(&self.dir, true)), &self.dir)
     }
 
     /// Kernel slot of a group.

@@ -107,6 +107,9 @@ pub(crate) enum Command {
     /// Nodes: list, show
     #[command(subcommand, visible_aliases = ["nodes", "n"])]
     Node(Node),
+    /// Subscriptions: list, show, refresh, test
+    #[command(subcommand, visible_aliases = ["subs", "subscription"])]
+    Sub(Sub),
     /// Live connections: list, close
     #[command(subcommand, visible_aliases = ["conns", "c"])]
     Conn(Conn),
@@ -245,6 +248,9 @@ pub(crate) struct Reload {
     /// Wait for a reload that already runs instead of asking for another
     #[arg(long)]
     pub(crate) attach: bool,
+    /// Do not fetch subscriptions
+    #[arg(long)]
+    pub(crate) no_subscriptions: bool,
 }
 
 /// Redrawing.
@@ -335,6 +341,9 @@ pub(crate) enum Node {
         /// Only members of this group
         #[arg(long)]
         group: Option<String>,
+        /// Only nodes of this subscription
+        #[arg(long)]
+        sub: Option<String>,
         #[command(flatten)]
         watch: Watch,
     },
@@ -344,6 +353,40 @@ pub(crate) enum Node {
         node: String,
         #[command(flatten)]
         watch: Watch,
+    },
+}
+
+/// `honk sub`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sub {
+    /// All subscriptions with their state
+    List {
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// One subscription: what it brought, what was left out and why
+    Show {
+        /// Tag or id
+        sub: String,
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// Fetch now and wait for the outcome
+    #[command(visible_alias = "update")]
+    Refresh {
+        /// Tags or ids; none is all
+        subs: Vec<String>,
+        /// Ask for it and leave
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Read a body from a file, or from stdin with `-`, and report what it holds
+    Test {
+        /// File, or `-`
+        source: PathBuf,
+        /// auto, simple, sip008, clash, singbox or xray
+        #[arg(long, default_value = "auto", value_parser = ["auto", "simple", "sip008", "clash", "singbox", "xray"])]
+        format: String,
     },
 }
 

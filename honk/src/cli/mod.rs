@@ -19,6 +19,7 @@ pub(crate) mod output;
 mod reload;
 mod run;
 mod status;
+mod sub;
 mod table;
 mod validate;
 pub(crate) mod version;
@@ -86,6 +87,9 @@ fn dispatch(invocation: &Invocation, command: Command) -> Result<Exit, Failure> 
         Command::Completion(args) => generate::completion(&invocation.out, &args),
         Command::Man(args) => generate::man(&invocation.out, &args),
         Command::Version => version::run(&invocation.out),
+        Command::Sub(args::Sub::Test { source, format }) => {
+            sub::test(&invocation.out, &source, &format)
+        }
         command => with_daemon(invocation, command),
     }
 }
@@ -108,6 +112,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Resume => reload::resume(session).await,
         Command::Group(command) => group::run(session, command).await,
         Command::Node(command) => node::run(session, command).await,
+        Command::Sub(command) => sub::run(session, command).await,
         Command::Conn(command) => conn::run(session, command).await,
         Command::Run(_)
         | Command::Validate(_)

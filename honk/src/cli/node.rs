@@ -7,6 +7,7 @@ use super::{
     exit::{Exit, Failure},
     lookup,
     output::clean,
+    sub,
     table::{Align, Table},
     watch,
 };
@@ -15,8 +16,9 @@ use crate::api::doc::Node;
 /// Runs one of the subcommands.
 pub(crate) async fn run(session: &Session, command: args::Node) -> Result<Exit, Failure> {
     match command {
-        args::Node::List { group, watch } => {
-            watch::redraw(session, watch, || list(session, group.as_deref())).await?;
+        args::Node::List { group, sub, watch } => {
+            let list = || list(session, group.as_deref(), sub.as_deref());
+            watch::redraw(session, watch, list).await?;
         }
         args::Node::Show { node, watch } => {
             watch::redraw(session, watch, || show(session, &node)).await?;
@@ -25,8 +27,18 @@ pub(crate) async fn run(session: &Session, command: args::Node) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-async fn list(session: &Session, group: Option<&str>) -> Result<(), Failure> {
-    let query = group.map_or(String::new(), |g| format!("?group={}", lookup::encode(g)));
+async fn list(session: &Session, group: Option<&str>, sub: Option<&str>) -> Result<(), Failure> {
+    let filters: Vec<String> = [("group", group), ("sub", sub)]
+        .into_iter()
+        .filter_map(|(key, name)| Some(format!("{key}={}", lookup::encode(name?))))
+        .collect();
+    let query = match filters.is_empty() {
+        true => String::new(),
+        false => format!("?{}", filters.join("&")),
+    };
+    if let Some(sub) = sub {
+        sub::find(session, sub).await?;
+    }
     let path = format!("/api/v1/nodes{query}");
     let nodes: Vec<Node> = match (lookup::all(&session.client, &path).await, group) {
         (Err(failure), Some(group)) if failure.exit == Exit::NotFound => {
@@ -68,8 +80,13 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     if out.json {
         return out.document("node.show/1", &node, &[] as &[String]);
     }
+    let from = match &node.subscription {
+        Some(origin) if origin.tag.is_empty() => "a subscription".to_owned(),
+        Some(origin) => format!("subscription {}", clean(&origin.tag)),
+        None => "the configuration".to_owned(),
+    };
     out.text(&format!(
-        "{} ({}, {})\n  id: {}\n  state: {}\n  groups: {}\n  connections: {}",
+        "{} ({}, {})\n  id: {}\n  from: {from}\n  state: {}\n  groups: {}\n  connections: {}",
         clean(&node.name),
         node.protocol,
         node.network,

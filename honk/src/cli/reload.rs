@@ -107,7 +107,7 @@ async fn begin(session: &Session, args: &Reload, limit: Duration) -> Result<Relo
         .client
         .clone()
         .waiting(wait + Duration::from_secs(5));
-    let body = json!({ "abort": args.abort });
+    let body = json!({ "abort": args.abort, "subscriptions": !args.no_subscriptions });
     let path = format!("/api/v1/reload?wait_ms={}", wait.as_millis());
     let state: ReloadState = client.call(Method::POST, &path, Some(body)).await?;
     if args.no_wait || state.state != "running" {

@@ -158,6 +158,7 @@ pub(crate) fn node(protocol: Protocol) -> Arc<Node> {
         id: NodeId(Uuid::from_u128(id.into())),
         name: format!("node{id}"),
         protocol,
+        origin: None,
     })
 }
 

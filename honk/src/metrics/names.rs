@@ -137,6 +137,16 @@ families! {
         "TCP flows sent to a group's only node though it is dead.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes. Without health checks every state is unknown.";
+    SUB_NODES Gauge "honk_subscription_nodes" ["subscription"]
+        "Nodes of a subscription that can be used.";
+    SUB_FETCHES Counter "honk_subscription_fetches_total" ["subscription", "result"]
+        "Ended fetches of a subscription, by outcome.";
+    SUB_SUCCESS Gauge "honk_subscription_last_success_timestamp_seconds" ["subscription"]
+        "Unix time at which the nodes in use were fetched or found unchanged.";
+    SUB_QUOTA Gauge "honk_subscription_quota_bytes" ["subscription", "kind"]
+        "Traffic that the provider announced: used up, used down, allowed.";
+    SUB_EXPIRE Gauge "honk_subscription_expire_timestamp_seconds" ["subscription"]
+        "Unix time at which the account ends, if the provider announced it.";
     API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]
         "API requests answered.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]

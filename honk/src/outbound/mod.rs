@@ -12,6 +12,7 @@ pub(crate) mod permits;
 pub(crate) mod resolve;
 pub(crate) mod server;
 pub(crate) mod stream;
+pub(crate) mod tls;
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,7 @@ use self::{
     counters::{DialCounters, DialRow},
     error::{Blame, Class, DialError, Stage},
     permits::Permits,
-    resolve::Resolver,
+    resolve::{ResolveError, Resolved, Resolver},
     server::{Candidates, Known, ServerState},
 };
 use crate::socket::Mark;
@@ -200,6 +201,13 @@ impl Dialer {
             }
             Err(error) => Err(resolve_error(error.to_string())),
         }
+    }
+
+    /// Addresses of any name, through the same resolvers and cache.
+    pub(crate) async fn lookup(&self, name: &str) -> Result<Resolved, ResolveError> {
+        let settings = self.settings.load_full();
+        let mark = self.mark(0);
+        self.resolver.lookup(name, &settings.bootstrap, mark).await
     }
 
     /// Addresses of a server, looking them up when needed.

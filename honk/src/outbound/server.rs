@@ -245,6 +245,7 @@ mod tests {
                 port: 1080,
                 auth: None,
             }),
+            origin: None,
         }))
     }
 

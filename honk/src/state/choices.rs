@@ -57,6 +57,15 @@ impl Record {
         })
     }
 
+    /// The same with other members; `None` when there is none.
+    pub(crate) fn with(&self, tcp: Option<Chosen>, udp: Option<Chosen>) -> Option<Self> {
+        let record = Self::new(tcp, udp)?;
+        Some(Self {
+            pin_revision: self.pin_revision.clone(),
+            ..record
+        })
+    }
+
     /// The same for a pin, which holds under one configuration only.
     pub(crate) fn pinned(self, revision: &str) -> Self {
         Self {

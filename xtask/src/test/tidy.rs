@@ -13,7 +13,7 @@ const MAX_LINES: usize = 600;
 const MAX_TEST_LINES: usize = 800;
 
 /// Rooms of the daemon and the rooms they may import; `flow` is the contract between them.
-const DAEMON_ROOMS: [(&str, &[&str]); 14] = [
+const DAEMON_ROOMS: [(&str, &[&str]); 15] = [
     ("api", &["app", "metrics", "flow"]),
     ("bypass", &["socket"]),
     ("datapath", &["netns", "netlink", "flow", "socket"]),
@@ -28,6 +28,7 @@ const DAEMON_ROOMS: [(&str, &[&str]); 14] = [
     ("relay", &["socket", "outbound", "flow"]),
     ("socket", &[]),
     ("state", &[]),
+    ("subscription", &["outbound"]),
 ];
 
 /// Rooms of honk-policy.

@@ -144,14 +144,7 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
     for (section, fields) in experimental::lower(&mut report, sections.items("experimental")) {
         settings.add(&section, &fields);
     }
-    for name in [
-        "subscription",
-        "dns",
-        "chain",
-        "speedtest",
-        "watch",
-        "bypass",
-    ] {
+    for name in ["dns", "chain", "speedtest", "watch", "bypass"] {
         let items = sections.items(name);
         if let Some(first) = items.first().filter(|_| dns::is_used(items)) {
             report.unbuilt(name, name, place(first), &format!("section `{name}` is"));

@@ -172,6 +172,7 @@ fn accept(
             id: link.id,
             name,
             protocol: link.protocol,
+            origin: None,
         });
     }
 }

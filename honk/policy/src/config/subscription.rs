@@ -26,8 +26,8 @@ pub struct Subscription {
     pub source: Source,
     /// Format of the body: `auto`, `simple`, `sip008`, `clash`, `singbox` or `xray`.
     pub format: String,
-    /// Seconds between fetches; 0 is by hand only.
-    pub update_interval: u64,
+    /// Seconds between fetches; 0 is by hand only. `None`: as the provider wishes, else a day.
+    pub update_interval: Option<u64>,
     /// What the server is told; `None` is honk's own.
     pub user_agent: Option<String>,
     /// Whether it is fetched and used.
@@ -95,8 +95,8 @@ fn one(report: &mut Report<'_>, item: &LinkItem) -> Option<Subscription> {
         SUBSCRIPTION_NOTES,
         item.annotation.as_ref(),
     );
-    let interval = notes.millis("update_interval").unwrap_or(86_400_000);
-    if let Some(entry) = notes.get("update_interval")
+    let interval = notes.millis("update_interval");
+    if let (Some(entry), Some(interval)) = (notes.get("update_interval"), interval)
         && (1..SHORTEST_MS).contains(&interval)
     {
         let message = "`update_interval` is 0 or at least 60s";
@@ -108,7 +108,7 @@ fn one(report: &mut Report<'_>, item: &LinkItem) -> Option<Subscription> {
         url: Secret::new(&item.link.text),
         source: source?,
         format: notes.text("type").unwrap_or("auto").to_owned(),
-        update_interval: u64::try_from(interval / 1000).unwrap_or(0),
+        update_interval: interval.map(|ms| u64::try_from(ms / 1000).unwrap_or(0)),
         user_agent: notes
             .text("user_agent")
             .filter(|t| !t.is_empty())

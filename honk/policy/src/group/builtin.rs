@@ -18,6 +18,7 @@ static NODES: LazyLock<[Arc<Node>; 2]> = LazyLock::new(|| {
             id,
             name: name.to_owned(),
             protocol,
+            origin: None,
         })
     };
     [

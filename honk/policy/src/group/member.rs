@@ -145,8 +145,11 @@ impl<'a> Term<'a> {
     fn positive(&self, node: &Node) -> bool {
         let text = match self.predicate.field {
             Field::Name => &node.name,
-            // No node comes from a subscription yet (G-042).
-            Field::Subtag => return false,
+            // Never a static node, whatever the pattern (G-042).
+            Field::Subtag => match &node.origin {
+                Some(origin) => &origin.tag,
+                None => return false,
+            },
         };
         let plain = |test: &TextTest| match test {
             TextTest::Exact(s) => text == s,

@@ -1,6 +1,9 @@
 //! The snapshot: groups with their members, slots and worked-out selections.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
 
 use honk_common::outbound::{
     self, FAMS, NET_DNS, NET_TCP, NET_UDP, STATE_BLOCK, STATE_DEAD, STATE_DIRECT, USER_FIRST,
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     config::{Config, GroupDef, Typed},
-    id::{Family, GroupId, MemberId, Network, Ordinal, Uuid},
+    id::{Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Node, Protocol},
 };
 
@@ -176,6 +179,20 @@ impl GroupTable {
         previous: Option<&Self>,
         new_id: &mut dyn FnMut() -> Uuid,
     ) -> (Self, Vec<Diagnostic>) {
+        Self::build_with(config, Vec::new(), previous, new_id)
+    }
+
+    /// The same with nodes of subscriptions after the static ones. A node that is there already
+    /// is not taken twice.
+    pub fn build_with(
+        config: &Config,
+        fetched: Vec<Node>,
+        previous: Option<&Self>,
+        new_id: &mut dyn FnMut() -> Uuid,
+    ) -> (Self, Vec<Diagnostic>) {
+        let mut seen: HashSet<NodeId> = config.nodes.iter().map(|n| n.id).collect();
+        let mut nodes = config.nodes.clone();
+        nodes.extend(fetched.into_iter().filter(|node| seen.insert(node.id)));
         let tolerance = match config.settings.get("global.check_tolerance") {
             Some(Typed::Millis(ms)) => {
                 let ms = u16::try_from(*ms).unwrap_or(u16::MAX);
@@ -183,7 +200,7 @@ impl GroupTable {
             }
             _ => (TOLERANCE, ToleranceSource::Default),
         };
-        Self::of(&config.nodes, &config.groups, tolerance, previous, new_id)
+        Self::of(&nodes, &config.groups, tolerance, previous, new_id)
     }
 
     pub(super) fn of(

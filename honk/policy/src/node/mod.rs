@@ -33,7 +33,8 @@ pub use self::{
     transport::{EarlyData, Header, Transport},
 };
 pub(crate) use self::{check::Fault, check::check, port::port};
-use crate::id::{NodeId, Secret};
+use crate::id::{NodeId, Secret, Uuid};
+pub use crate::name::to_ascii as ascii_name;
 
 /// One proxy server entry, or a built-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,17 @@ pub struct Node {
     pub name: String,
     /// Protocol with its settings.
     pub protocol: Protocol,
+    /// The subscription that brought it; `None` for a node of the configuration.
+    pub origin: Option<Arc<Origin>>,
+}
+
+/// Where a node of a subscription comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Identity of the subscription.
+    pub subscription: Uuid,
+    /// Its tag at present, which may be empty.
+    pub tag: String,
 }
 
 /// How a node is reached.
@@ -100,7 +112,12 @@ impl Node {
             Some(proxy) => proxy.id(),
             None => built_in(protocol.name()),
         };
-        Self { id, name, protocol }
+        Self {
+            id,
+            name,
+            protocol,
+            origin: None,
+        }
     }
 }
 

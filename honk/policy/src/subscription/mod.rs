@@ -4,6 +4,7 @@
 //! follows the detours that entries name among themselves, and drops repetitions. It fetches and
 //! stores nothing; nothing it reports contains a link, an address or a credential.
 
+mod changes;
 mod clash;
 mod entry;
 mod info;
@@ -15,16 +16,20 @@ mod sip008;
 mod tests;
 mod xray;
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use honk_grammar::diag::{Diagnostic, Severity};
 
+pub use self::changes::Changes;
 use self::entry::{Content, Entry, Refusal};
 pub use self::info::{Info, UserInfo};
 use crate::{
     document::{Tree, Unreadable},
     name::reserved,
-    node::Node,
+    node::{Node, Origin},
 };
 
 /// Longest body.
@@ -343,6 +348,27 @@ fn reasons(skipped: &BTreeMap<String, usize>, most: usize) -> Vec<String> {
 }
 
 impl Body {
+    /// The nodes that this build can dial, as nodes of a subscription, and how many it cannot by
+    /// protocol. Links of chains are left out: nobody selects them.
+    pub fn nodes(&self, origin: &Arc<Origin>) -> (Vec<Node>, BTreeMap<&'static str, usize>) {
+        let mut unbuilt: BTreeMap<&'static str, usize> = BTreeMap::new();
+        let mut nodes = Vec::new();
+        for member in self.members.iter().filter(|member| !member.is_link) {
+            let protocol = &member.node.protocol;
+            if protocol.built() {
+                nodes.push(Node {
+                    origin: Some(Arc::clone(origin)),
+                    ..member.node.clone()
+                });
+                continue;
+            }
+            let chain = protocol.proxy().is_some_and(|proxy| !proxy.via.is_empty());
+            let what = if chain { "chain" } else { protocol.name() };
+            *unbuilt.entry(what).or_default() += 1;
+        }
+        (nodes, unbuilt)
+    }
+
     /// What the operator should know, for a subscription with this tag.
     pub fn findings(&self, tag: &str) -> Vec<Diagnostic> {
         let which = match tag {

@@ -23,10 +23,12 @@ use crate::{
 pub(crate) enum Trigger {
     Signal,
     Api,
+    /// A refresh: an activation without a file reload.
+    Subscription,
 }
 
 /// Label values of `trigger` and `result`.
-pub(crate) const TRIGGERS: [&str; 2] = ["signal", "api"];
+pub(crate) const TRIGGERS: [&str; 3] = ["signal", "api", "subscription"];
 pub(crate) const RESULTS: [&str; 3] = ["applied", "rejected", "failed"];
 
 /// Reloads that may run or wait: one of each.
@@ -143,6 +145,17 @@ impl ReloadLog {
             s.message = end.message.clone();
         });
         self.save(Some(clock::now()));
+    }
+
+    /// An activation that was no reload.
+    pub(in crate::app) fn counted(&self, trigger: Trigger, applied: bool) {
+        let end = if applied {
+            Ended::Applied
+        } else {
+            Ended::Failed
+        };
+        let counts = &self.counts[trigger as usize][end as usize];
+        counts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Removes the file: a daemon that has ended tells nothing about reloads.

@@ -8,6 +8,7 @@
 mod log;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -30,13 +31,21 @@ use super::{
     notify,
     select::affected,
     snapshot::Snapshot,
-    source::{self, Outcome, Purpose},
+    source::{self, Outcome, Purpose, Running},
 };
 use crate::{
     api::doc::ReloadState,
     cli::plural,
     flow::{CloseReason, FlowEntry},
 };
+
+/// What follows an applied reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Subscriptions are fetched, in the background.
+    Refresh,
+    Nothing,
+}
 
 impl Engine {
     /// Reloads and waits. While one runs, one more may wait; further ones are refused.
@@ -90,12 +99,18 @@ impl Engine {
         self: &Arc<Self>,
         trigger: Trigger,
         abort: bool,
+        after: After,
     ) -> oneshot::Receiver<Result<ReloadState, Busy>> {
         let (tell, told) = oneshot::channel();
         let engine = Arc::clone(self);
         self.spawn(async move {
+            let outcome = engine.reload(trigger, abort).await;
+            let applied = outcome.as_ref().is_ok_and(|state| state.state == "done");
+            if applied && after == After::Refresh {
+                engine.subscriptions.request_all();
+            }
             // Nobody may be listening any more.
-            let _ = tell.send(engine.reload(trigger, abort).await);
+            let _ = tell.send(outcome);
         });
         told
     }
@@ -109,10 +124,14 @@ impl Engine {
         let before = self.snapshot();
         let started = Instant::now();
         self.reloads.phase("parse");
+        let running = Running {
+            groups: &before.groups,
+            subscriptions: &self.subscriptions,
+        };
         let Outcome {
             candidate,
             mut findings,
-        } = source::load(&self.spec, Purpose::Run, Some(&before.groups));
+        } = source::load(&self.spec, Purpose::Run, Some(running));
         let Some(mut candidate) = candidate else {
             return self.rejected(&findings, "configuration refused");
         };
@@ -136,6 +155,9 @@ impl Engine {
         }
         self.reloads.phase("build");
         let tables = candidate.tables.clone();
+        let subscriptions = std::mem::take(&mut candidate.subscriptions);
+        candidate.groups =
+            self.late_choices(candidate.groups, &candidate.revision, subscriptions.waits());
         let next = Snapshot::new(candidate, &findings, before.generation + 1).after(&before);
         let changed = changed(&before, &next);
         self.reloads
@@ -163,6 +185,7 @@ impl Engine {
         self.reloads.phase("drain");
         let draining = Instant::now();
         self.settle(&before, &next, abort);
+        self.subscriptions.adopt(subscriptions, &next.config.nodes);
         self.reloads
             .histograms
             .reload(2, draining.elapsed().as_secs_f64());
@@ -208,7 +231,7 @@ impl Engine {
     }
 
     /// Puts the old generation's state back after a failed commit.
-    fn restore(&self, before: &Snapshot) {
+    pub(super) fn restore(&self, before: &Snapshot) {
         let lan = before.config.global.lan_interface.clone();
         let restored = self
             .kernel
@@ -220,7 +243,7 @@ impl Engine {
     }
 
     /// What follows an activation: names, settings, flows that must end.
-    fn settle(&self, before: &Snapshot, next: &Snapshot, abort: bool) {
+    pub(super) fn settle(&self, before: &Snapshot, next: &Snapshot, abort: bool) {
         let names = next.outbounds();
         self.registry.retain(&names);
         self.gatekeeper.retain(&names);
@@ -240,7 +263,8 @@ impl Engine {
             self.registry.cancel(&old, CloseReason::Reload);
             return;
         }
-        let gone = |f: &&Arc<FlowEntry>| !is_builtin(f.leaf) && !has_node(next, f.leaf);
+        let nodes: HashSet<NodeId> = next.groups.nodes().iter().map(|n| n.id).collect();
+        let gone = |f: &&Arc<FlowEntry>| !is_builtin(f.leaf) && !nodes.contains(&f.leaf);
         let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
         self.registry.cancel(&gone, CloseReason::Reload);
         let changes = before.groups.changes(&next.groups);
@@ -283,16 +307,13 @@ impl Engine {
     }
 }
 
-fn has_node(snapshot: &Snapshot, id: NodeId) -> bool {
-    snapshot.groups.nodes().iter().any(|n| n.id == id)
-}
-
 /// Sections whose meaning differs.
 fn changed(before: &Snapshot, next: &Snapshot) -> Vec<String> {
     let (old, new) = (&before.config, &next.config);
     [
         ("global", old.global != new.global),
         ("node", old.nodes != new.nodes),
+        ("subscription", old.subscriptions != new.subscriptions),
         ("group", old.groups != new.groups),
         ("routing", old.rules != new.rules),
     ]

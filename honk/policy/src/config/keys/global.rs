@@ -51,7 +51,7 @@ pub const GLOBAL: &[Key] = &[
         "how long a graceful stop waits for live relays"),
     row("missing_geodata", Word(&["error", "skip"], &[]), "error", Hot, Yes,
         "a rule names geodata that is not there: refuse, or let the rule never match"),
-    row("store_subscribe", Bool, "true", Restart, NoOp,
+    row("store_subscribe", Bool, "true", Restart, Yes,
         "keep the last valid subscription bodies"),
     row("tcp_check_url", CheckUrl, "https://www.gstatic.com/generate_204", Hot, No,
         "target of TCP health checks, then addresses of its host"),

@@ -51,6 +51,56 @@ fn predicates_of_a_line_are_anded_and_lines_are_ored() {
     );
 }
 
+/// A node of a subscription with that tag.
+fn fetched(number: u128, name: &str, tag: &str) -> Node {
+    let origin = crate::node::Origin {
+        subscription: Uuid::from_u128(7),
+        tag: tag.to_owned(),
+    };
+    Node {
+        origin: Some(Arc::new(origin)),
+        ..socks(number, name)
+    }
+}
+
+// G-042, G-048
+#[test]
+fn subtag_matches_the_present_tag_of_the_subscription() {
+    let of_tag = |nodes: &[Node], p| {
+        let group = group("g", [FilterLine::Nodes(vec![p])]);
+        members(&table(nodes, &[group]), "g")
+    };
+    let nodes = [fetched(1, "a", "air"), fetched(2, "b", ""), socks(3, "c")];
+    assert_eq!(of_tag(&nodes, subtag([exact("air")])), ["a"]);
+    assert_eq!(of_tag(&nodes, subtag([regex("^$")])), ["b"]);
+    assert_eq!(of_tag(&nodes, subtag([regex("")])), ["a", "b"]);
+    assert_eq!(of_tag(&nodes, not(subtag([exact("air")]))), ["b", "c"]);
+    let moved = [fetched(1, "a", "sea"), fetched(2, "b", "")];
+    assert!(of_tag(&moved, subtag([exact("air")])).is_empty());
+}
+
+// G-058
+#[test]
+fn nodes_of_subscriptions_follow_static_ones_and_none_is_taken_twice() {
+    let config = crate::config::Config {
+        nodes: vec![socks(1, "own")],
+        groups: vec![GroupDef {
+            ordinal: Ordinal(2),
+            ..all("g")
+        }],
+        ..Default::default()
+    };
+    let fetched = vec![
+        fetched(2, "x", "s"),
+        fetched(1, "copy", "s"),
+        fetched(2, "y", "t"),
+    ];
+    let mut id = || Uuid::from_u128(99);
+    let (table, _) = GroupTable::build_with(&config, fetched, None, &mut id);
+    assert_eq!(members(&table, "g"), ["own", "x"]);
+    assert_eq!(table.nodes().len(), 2);
+}
+
 // G-042
 #[test]
 fn subtag_never_matches_a_static_node() {

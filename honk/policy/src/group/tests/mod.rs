@@ -56,6 +56,7 @@ fn node(number: u128, name: &str, protocol: fn(Server) -> Protocol) -> Node {
             port: 1080,
             auth: None,
         }),
+        origin: None,
     }
 }
 

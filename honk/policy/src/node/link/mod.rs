@@ -52,6 +52,7 @@ impl From<Link> for Node {
             id: link.id,
             name: link.name,
             protocol: link.protocol,
+            origin: None,
         }
     }
 }
