@@ -236,13 +236,13 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use honk_policy::{config::Source, id::Secret};
 
     use super::*;
-    use crate::state::file::tests::scratch;
+    pub(in crate::subscription) use crate::state::file::tests::scratch;
 
     fn decl(url: &str, source: Source) -> Subscription {
         Subscription {

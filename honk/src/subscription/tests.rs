@@ -5,7 +5,7 @@ use std::fs;
 use honk_policy::id::Secret;
 
 use super::*;
-use crate::state::file::tests::scratch;
+use crate::subscription::store::tests::scratch;
 
 /// A declaration of a web subscription.
 pub(crate) fn web(tag: &str, url: &str) -> Subscription {
