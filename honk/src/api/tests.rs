@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use crate::{
     app::{
         kernel::Interface,
-        testkit::{CONFIG, World, flow},
+        testkit::{CONFIG, World, flow, subscribed},
     },
     flow::{Admission as _, Route},
 };
@@ -486,4 +486,85 @@ async fn metrics_count_flows_and_name_the_selection() {
         "{selected:?}"
     );
     assert!(!text.contains("203.0.113.1"));
+}
+
+#[tokio::test]
+async fn subscriptions_are_seen_without_their_urls_and_asked_to_refresh() {
+    let world = World::new(&subscribed());
+    let list = get_items(&world, "subscriptions").await;
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    let air = &list[0];
+    assert_eq!(
+        (&air["tag"], &air["state"], &air["nodes"]),
+        (&json!("air"), &json!("pending"), &json!(0))
+    );
+    assert_eq!(list[1]["state"], "disabled");
+    assert!(
+        air["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("https://air.example/***#")
+    );
+    let path = |sub: &Value, rest: &str| {
+        format!(
+            "/api/v1/subscriptions/{}{rest}",
+            sub["id"].as_str().unwrap()
+        )
+    };
+    let one = get(&world, &path(air, "")).await;
+    assert_eq!(one, *air);
+    // Nobody fetches here: the request stands and the answer is that it goes on.
+    let (status, value) = call(
+        &world,
+        Method::POST,
+        &path(air, "/refresh?wait_ms=10"),
+        None,
+    )
+    .await;
+    assert_eq!(
+        (status, &value["attempts"]),
+        (StatusCode::ACCEPTED, &json!(0))
+    );
+    assert!(!value["next_at"].is_null());
+    // Somebody fetches in vain while one waits.
+    let id = world.engine.subscriptions.views()[0].id;
+    let hub = world.engine.subscriptions.clone();
+    let failing = async move {
+        assert!(hub.take_due(tokio::time::Instant::now()).is_some());
+        hub.failed(id, &crate::subscription::FetchError::Damaged);
+    };
+    let waiting = path(air, "/refresh?wait_ms=30000");
+    let (answer, ()) = tokio::join!(call(&world, Method::POST, &waiting, None), failing);
+    assert_eq!(answer.0, StatusCode::OK);
+    assert_eq!(answer.1["error"]["code"], "damaged");
+    assert_eq!(answer.1["state"], "failed");
+    let status = get(&world, "/api/v1/status").await;
+    assert!(
+        status["warnings"]
+            .to_string()
+            .contains("subscription-failed")
+    );
+    for (method, path, code) in [
+        (Method::POST, path(&list[1], "/refresh"), 409),
+        (
+            Method::GET,
+            path(&json!({"id": "00000000-0000-4000-8000-000000000000"}), ""),
+            404,
+        ),
+        (Method::GET, "/api/v1/subscriptions/air".to_owned(), 404),
+        (Method::GET, "/api/v1/nodes?sub=nobody".to_owned(), 404),
+        (Method::POST, path(air, "/refresh?wait_ms=120001"), 400),
+    ] {
+        let (status, value) = call(&world, method, &path, None).await;
+        assert_eq!(status, code, "{path}: {value}");
+    }
+    assert!(
+        get_items(&world, "nodes?sub=air")
+            .await
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    let text = format!("{list} {one} {status}");
+    assert!(!text.contains("canary"), "{text}");
 }

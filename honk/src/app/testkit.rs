@@ -179,6 +179,12 @@ pub(crate) struct World {
     dir: PathBuf,
 }
 
+/// The usual configuration with a subscription that is never fetched.
+pub(crate) fn subscribed() -> String {
+    let url = "https://u:canary@air.example/canary?token=canary";
+    format!("{CONFIG} subscription {{ air: '{url}' off: 'http://192.0.2.8/' [enabled: false] }}")
+}
+
 /// Two nodes in a selector, one node by itself, a direct and a blocked prefix.
 pub(crate) const CONFIG: &str = "
 global { lan_interface: lan0 }

@@ -280,8 +280,12 @@ async fn refresh(session: &Session, names: &[String], no_wait: bool) -> Result<E
         tokio::select! {
             Some(done) = calls.join_next() => {
                 let done = done.map_err(|e| Failure::new(Exit::Failure, "internal", e.to_string()))?;
+                let left = calls.len();
                 if let (Some(one), sub) = (asked.get_mut(done.0), done.1?) {
                     one.now = Some(sub);
+                    if left > 0 && !no_wait && !session.out.json {
+                        session.out.note(&format!("{} has ended, {left} to go", title(&one.before)));
+                    }
                 }
             }
             () = tokio::time::sleep(POLL) => progress(session, &mut asked).await?,
@@ -372,6 +376,14 @@ fn outcome(before: &Subscription, sub: &Subscription) -> String {
 
 /// `honk sub test`
 pub(crate) fn test(out: &Output, source: &Path, format: &str) -> Result<Exit, Failure> {
+    let text = source.to_str().unwrap_or_default();
+    if let Some((scheme @ ("http" | "https"), _)) = text.split_once("://") {
+        // The rest of the URL is a credential: what a shell was told stays in its history.
+        let text = format!(
+            "{scheme} is not fetched here; pipe the body in: `curl -K - | honk sub test -`"
+        );
+        return Err(Failure::new(Exit::Usage, "usage", text));
+    }
     let bytes = content(source).map_err(|e| {
         let exit = match e.kind() {
             io::ErrorKind::NotFound => Exit::NotFound,

@@ -12,7 +12,7 @@ use crate::{
     api::server::{ApiSocket, Peers},
     app::{
         kernel::Interface,
-        testkit::{CONFIG, World, flow},
+        testkit::{CONFIG, World, flow, subscribed},
     },
     flow::{Admission as _, Route},
     state::file::tests::scratch,
@@ -41,7 +41,11 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
-        let (world, dir) = (World::new(CONFIG), scratch("served"));
+        Self::of(CONFIG)
+    }
+
+    fn of(config: &str) -> Self {
+        let (world, dir) = (World::new(config), scratch("served"));
         let peers = Peers::system();
         let socket = ApiSocket::bind(&dir.join("api.sock"), peers).unwrap();
         let (stop, stopped) = watch::channel(false);
@@ -334,4 +338,68 @@ async fn closing_reports_what_really_ended() {
     assert_eq!(served.code(&["conn", "close", "--all", "--yes"]).await, 0);
     assert_eq!(served.code(&["conn", "close"]).await, 2);
     served.end().await;
+}
+
+#[tokio::test]
+async fn subscriptions_are_listed_and_refreshed() {
+    let served = Served::of(&subscribed());
+    let id = served.world.engine.subscriptions.views()[0].id.to_string();
+    for words in [
+        &["sub", "list"][..],
+        &["subs", "list"],
+        &["sub", "show", "air"],
+        &["sub", "show", &id],
+        &["sub", "refresh", "--no-wait"],
+        &["sub", "update", "air", "--no-wait"],
+        &["node", "list", "--sub", "air"],
+    ] {
+        for words in [words.to_vec(), [words, &["--json"]].concat()] {
+            assert_eq!(served.code(&words).await, 0, "{words:?}");
+        }
+    }
+    for (words, code) in [
+        (&["sub", "show", "aire"][..], 7),
+        (&["sub", "refresh", "nobody"], 7),
+        (&["sub", "refresh", "off"], 6),
+        (&["node", "list", "--sub", "nobody"], 7),
+        // Nobody fetches here.
+        (&["sub", "refresh", "air", "--timeout", "100ms"], 8),
+    ] {
+        assert_eq!(served.code(words).await, code, "{words:?}");
+    }
+    served.end().await;
+    let none = Served::new();
+    assert_eq!(none.code(&["sub", "list"]).await, 0);
+    assert_eq!(none.code(&["sub", "refresh"]).await, 7);
+    none.end().await;
+}
+
+#[test]
+fn bodies_are_tested_without_a_daemon() {
+    let dir = scratch("subtest");
+    let file = dir.join("body.txt");
+    let test = |text: &[u8], format: &str| {
+        std::fs::write(&file, text).unwrap();
+        let exit = match sub::test(&invocation().out, &file, format) {
+            Ok(exit) => exit,
+            Err(failure) => failure.exit,
+        };
+        exit.code()
+    };
+    let good = b"socks5://192.0.2.1:1080#a\n";
+    assert_eq!(test(good, "auto"), 0);
+    assert_eq!(test(good, "clash"), 10);
+    assert_eq!(test(b"socks5://192.0.2.1:1080#a\nfoo://x\n", "auto"), 10);
+    assert_eq!(test(b"<html>", "auto"), 10);
+    let missing = sub::test(&invocation().out, &dir.join("nothing"), "auto");
+    assert_eq!(missing.unwrap_err().exit.code(), 7);
+    let url = sub::test(
+        &invocation().out,
+        "https://h.example/canary".as_ref(),
+        "auto",
+    );
+    let failure = url.unwrap_err();
+    assert_eq!(failure.exit.code(), 2);
+    assert!(!failure.message.contains("canary"), "{}", failure.message);
+    std::fs::remove_dir_all(dir).unwrap();
 }

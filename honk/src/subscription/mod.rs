@@ -34,6 +34,7 @@ use honk_policy::{
 };
 use tokio::{sync::watch, time::Instant};
 
+use self::http::Validators;
 pub(crate) use self::{
     error::{FetchError, FetchResult},
     good::{Good, Via, shown},
@@ -196,17 +197,21 @@ impl Hub {
         self.changed.subscribe()
     }
 
-    /// The body in use under that identity, for a declaration that reads it the same way.
+    /// The body in use under that identity. One that would be asked for or read differently by
+    /// now serves until it is there anew.
     fn good(&self, id: Uuid, decl: &Subscription) -> Option<Arc<Good>> {
         let entries = self.lock();
         let entry = entries.iter().find(|e| e.id == id)?;
         let good = entry.good.as_ref()?;
         let same = entry.decl.format == decl.format && entry.decl.user_agent == decl.user_agent;
-        match (same, entry.decl.tag == decl.tag) {
-            (false, _) => None,
-            (true, true) => Some(Arc::clone(good)),
-            (true, false) => Some(Arc::new(good.tagged(decl, id))),
+        if same && entry.decl.tag == decl.tag {
+            return Some(Arc::clone(good));
         }
+        let mut good = good.tagged(decl, id);
+        if !same {
+            good.validators = Validators::default();
+        }
+        Some(Arc::new(good))
     }
 
     /// Gives entries without nodes those of their stored copy. Reads files.

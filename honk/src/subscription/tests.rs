@@ -123,23 +123,12 @@ async fn identity_and_nodes_follow_the_url() {
     let views = hub.views();
     assert_eq!((views[1].id, views[1].nodes), (job.id, 1));
     assert!(hub.nodes_with(job.id, &good(&renamed, &["y"])).is_some());
-    // Switched off, its nodes are gone; another format reads another body.
-    for changed in [
-        Subscription {
-            enabled: false,
-            ..a.clone()
-        },
-        Subscription {
-            format: "clash".to_owned(),
-            ..a.clone()
-        },
-    ] {
-        assert!(
-            Plan::new(&[changed], Some(&hub), &no_file)
-                .nodes()
-                .is_empty()
-        );
-    }
+    // Switched off, its nodes are gone.
+    let off = Subscription {
+        enabled: false,
+        ..a.clone()
+    };
+    assert!(Plan::new(&[off], Some(&hub), &no_file).nodes().is_empty());
     hub.adopt(Plan::new(&[b], Some(&hub), &no_file), &[]);
     assert!(hub.nodes_with(job.id, &good(&a, &["x"])).is_none());
     assert!(hub.request(job.id).is_none());
@@ -335,4 +324,24 @@ fn urls_are_shown_masked() {
     );
     assert_eq!(view.url.rsplit('#').next().unwrap().len(), 12);
     assert!(!format!("{view:?} {hub:?}").contains("canary"));
+}
+
+#[tokio::test]
+async fn another_user_agent_keeps_the_nodes_and_asks_for_all_of_it() {
+    let a = web("a", "https://h.example/a");
+    let hub = hub(std::slice::from_ref(&a));
+    let id = hub.take_due(now()).unwrap().id;
+    let mut body = good(&a, &["x"]);
+    body.validators.etag = Some("v1".to_owned());
+    hub.accept(id, body, &[]);
+    let other = Subscription {
+        user_agent: Some("v2rayN".to_owned()),
+        ..a
+    };
+    let plan = Plan::new(&[other], Some(&hub), &no_file);
+    assert_eq!(names(&plan.nodes()), ["x"]);
+    hub.adopt(plan, &[]);
+    let job = hub.take_due(now()).expect("it is due at once");
+    assert_eq!(job.active(), 1);
+    assert_eq!(job.had.unwrap().validators, Validators::default());
 }

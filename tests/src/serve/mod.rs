@@ -4,11 +4,13 @@ mod dns;
 mod fault;
 mod http;
 mod origin;
+mod provider;
 mod proxy;
 mod socks;
 
 pub use fault::{Fault, Faults};
 pub use origin::Origin;
+pub use provider::{Provider, Reply};
 pub use proxy::{Entry, Proxy, ProxySettings};
 
 /// TCP and UDP echo.
