@@ -1,20 +1,17 @@
-//! The small part of DNS (RFC 1035) that resolving node host names needs: one question of
-//! type A or AAAA, and the addresses of the answer.
+//! Resolving host names of honk's own, such as those of nodes: one question of type A or
+//! AAAA, and the addresses of the answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::{
+    CLASS_IN, FLAG_RESPONSE, FLAG_TRUNCATED, HEADER,
+    kind::{A as TYPE_A, AAAA as TYPE_AAAA, CNAME as TYPE_CNAME},
+    name::Name,
+    word,
+};
+
 /// Most addresses taken from one answer.
 pub const MAX_ADDRESSES: usize = 16;
-
-const TYPE_A: u16 = 1;
-const TYPE_CNAME: u16 = 5;
-const TYPE_AAAA: u16 = 28;
-const CLASS_IN: u16 = 1;
-const FLAG_RESPONSE: u16 = 0x8000;
-const FLAG_TRUNCATED: u16 = 0x0200;
-const HEADER: usize = 12;
-/// Jumps of compressed names that are followed.
-const MAX_JUMPS: usize = 32;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +129,7 @@ fn records(message: &[u8], start: usize, count: u16, kind: u16) -> Result<Addres
         let data = after + 10;
         let body = message.get(data..data + len).ok_or(Error::Malformed)?;
         at = data + len;
-        if class != CLASS_IN || !record_owner.eq_ignore_ascii_case(&owner) {
+        if class != CLASS_IN || record_owner != owner {
             continue;
         }
         if record == TYPE_CNAME {
@@ -158,41 +155,8 @@ fn address(body: &[u8], kind: u16) -> Result<IpAddr, Error> {
     Ok(IpAddr::V6(Ipv6Addr::from(octets)))
 }
 
-/// A name in wire form without compression, and the position behind it.
-fn name(message: &[u8], start: usize) -> Result<(Vec<u8>, usize), Error> {
-    let mut out = Vec::new();
-    let (mut at, mut after, mut jumps) = (start, None, 0);
-    loop {
-        let len = usize::from(*message.get(at).ok_or(Error::Malformed)?);
-        match len >> 6 {
-            0 => {
-                let label = message.get(at..at + 1 + len).ok_or(Error::Malformed)?;
-                out.extend_from_slice(label);
-                at += 1 + len;
-                if out.len() > 255 {
-                    return Err(Error::Malformed);
-                }
-                if len == 0 {
-                    return Ok((out, after.unwrap_or(at)));
-                }
-            }
-            3 => {
-                let pointer = word(message, at).ok_or(Error::Malformed)?;
-                after.get_or_insert(at + 2);
-                at = usize::from(pointer & 0x3fff);
-                jumps += 1;
-                if jumps > MAX_JUMPS {
-                    return Err(Error::Malformed);
-                }
-            }
-            _ => return Err(Error::Malformed),
-        }
-    }
-}
-
-fn word(message: &[u8], at: usize) -> Option<u16> {
-    let bytes = message.get(at..at + 2)?;
-    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+fn name(message: &[u8], start: usize) -> Result<(Name, usize), Error> {
+    Name::read(message, start).ok_or(Error::Malformed)
 }
 
 #[cfg(test)]
