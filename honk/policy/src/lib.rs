@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod dns;
 mod document;
 pub mod geo;
 pub mod group;
