@@ -5,6 +5,7 @@ mod app;
 mod cli;
 mod clock;
 mod datapath;
+mod dns;
 mod flow;
 mod inbound;
 mod log;

@@ -163,7 +163,16 @@ pub fn dns_tcp(server: SocketAddr, name: &str, v6: bool) -> Result<Vec<IpAddr>> 
     dns_addresses(&answer)
 }
 
-fn dns_query(id: u16, name: &str, kind: u16) -> Vec<u8> {
+/// One A query over UDP; the answer as it came.
+pub fn dns_raw(server: SocketAddr, name: &str) -> Result<Vec<u8>> {
+    let socket = udp(server.ip())?;
+    // An error about a silent server takes its time.
+    socket.set_read_timeout(Some(3 * PATIENCE))?;
+    ask_udp(&socket, server, &dns_query(0x4244, name, 1))
+}
+
+/// A query as it goes over the wire.
+pub fn dns_query(id: u16, name: &str, kind: u16) -> Vec<u8> {
     let mut query = Vec::with_capacity(64);
     query.extend(id.to_be_bytes());
     query.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);

@@ -480,3 +480,30 @@ pub(crate) struct KernelTraffic {
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
 }
+
+/// `GET /api/v1/dns/map`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DnsMap {
+    /// Addresses that match, shown or not.
+    pub(crate) total: usize,
+    pub(crate) items: Vec<DnsAddress>,
+}
+
+/// One address with the names it was given out for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DnsAddress {
+    pub(crate) ip: String,
+    pub(crate) names: Vec<DnsName>,
+    /// Indexes of the rule lines whose conditions on names hold.
+    pub(crate) rules: Vec<usize>,
+    /// Those on which the names disagree.
+    pub(crate) ambiguous: Vec<usize>,
+}
+
+/// One name of an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DnsName {
+    pub(crate) name: String,
+    /// Seconds until it is forgotten, unless it is answered again.
+    pub(crate) expires_s: u64,
+}

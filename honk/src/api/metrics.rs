@@ -72,6 +72,7 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
     flows(engine, &mut page);
     groups(engine, &mut page);
     subscriptions(engine, &mut page);
+    dns(engine, &mut page);
     for (level, count) in log::LEVELS.iter().zip(log::counts()) {
         page.count(&names::LOG_EVENTS, &[level], count);
     }
@@ -182,6 +183,45 @@ fn kernel(engine: &Engine, page: &mut Page) {
         ("group", stat("proxy_new")),
     ] {
         page.count(&names::ROUTE_DECISIONS, &["kernel", kind], value);
+    }
+}
+
+fn dns(engine: &Engine, page: &mut Page) {
+    let dns = engine.dns.snapshot();
+    for (ingress, qtype, count) in dns.queries {
+        page.count(&names::DNS_QUERIES, &[ingress, qtype], count);
+    }
+    for (code, source, count) in dns.responses {
+        page.count(&names::DNS_RESPONSES, &[code, source], count);
+    }
+    for (reason, count) in dns.refused {
+        page.count(&names::DNS_REFUSED, &[reason], count);
+    }
+    for (cause, count) in [
+        ("unlearned", dns.unlearned),
+        ("reply_queue", dns.unsent),
+        ("big_answer", dns.cut),
+    ] {
+        page.count(&names::DNS_LOST, &[cause], count);
+    }
+    for (family, value) in [
+        (&names::DNS_INFLIGHT, dns.waiting as u64),
+        (&names::DNS_STREAMS, dns.streams as u64),
+        (&names::DNS_OPAQUE, dns.opaque),
+        (&names::DNS_TIMEOUTS, dns.timeouts),
+        (&names::DNS_MISMATCH, dns.mismatch),
+        (&names::DNS_MALFORMED, dns.malformed),
+        (&names::DNS_MAP_LEASES, dns.leases as u64),
+        (&names::DNS_MAP_ADDRESSES, dns.addresses as u64),
+        (&names::DNS_MAP_NAMES, dns.names as u64),
+        (&names::DNS_MAP_ENTRIES, dns.entries as u64),
+        (&names::DNS_MAP_UNWRITTEN, dns.unwritten as u64),
+        (&names::DNS_MAP_AMBIGUOUS, dns.ambiguous as u64),
+        (&names::DNS_MAP_EVICTED, dns.evicted),
+        (&names::DNS_MAP_FAILURES, dns.map_failures),
+        (&names::DNS_MAP_LATE, dns.late),
+    ] {
+        page.count(family, &[], value);
     }
 }
 

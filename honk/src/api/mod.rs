@@ -6,6 +6,7 @@
 mod config;
 mod connections;
 mod datapath;
+mod dns;
 pub(crate) mod doc;
 pub(crate) mod error;
 mod groups;
@@ -82,7 +83,8 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
         .route("/resume", post(reload::resume))
         .route("/config", get(config::info))
         .route("/config/validate", validate)
-        .route("/datapath", get(datapath::datapath));
+        .route("/datapath", get(datapath::datapath))
+        .route("/dns/map", get(dns::map));
     Router::new()
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)

@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     clock,
+    dns::Dns,
     flow::{
         Admission, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, NewFlow, Refusal, Route,
     },
@@ -86,6 +87,7 @@ pub(crate) struct Gatekeeper {
     kernel: Arc<dyn Kernel>,
     registry: Arc<Registry>,
     current: Arc<ArcSwap<Snapshot>>,
+    dns: Arc<Dns>,
     stopping: AtomicBool,
     pub(crate) counters: AdmissionCounters,
     /// Flows without an eligible selection; rare, so that one lock will do.
@@ -108,11 +110,13 @@ impl Gatekeeper {
         kernel: Arc<dyn Kernel>,
         registry: Arc<Registry>,
         current: Arc<ArcSwap<Snapshot>>,
+        dns: Arc<Dns>,
     ) -> Self {
         Self {
             kernel,
             registry,
             current,
+            dns,
             stopping: AtomicBool::new(false),
             counters: AdmissionCounters::default(),
             unselected: Mutex::default(),
@@ -172,7 +176,13 @@ impl Gatekeeper {
         } else if !dns {
             self.counters.handoff_miss.fetch_add(1, Ordering::Relaxed);
         }
-        let mut verdict = snapshot.oracle.eval(&facts(flow, seen.as_ref()));
+        let mut facts = facts(flow, seen.as_ref());
+        if snapshot.oracle.has_names() {
+            // Answers taught the kernel the same name, unless the address has several.
+            let name = self.dns.name_for(flow.client.0.ip(), flow.target.0.ip());
+            facts.domain = name.map(|name| name.to_string());
+        }
+        let mut verdict = snapshot.oracle.eval(&facts);
         if dns && self.kernel.is_local(flow.target.0.ip()) {
             // The client asks the gateway itself: its own resolver answers.
             verdict.ordinal = Ordinal(outbound::DIRECT);

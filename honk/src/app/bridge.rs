@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use honk_common::{flow::FlowVal, key::FlowKey, tables::RouteTables};
+use honk_common::{flow::FlowVal, key::FlowKey, route::DomainVal, tables::RouteTables};
 use honk_policy::config::Global;
 
 use super::{
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     cli::exit::Exit,
-    datapath::{Blame, Datapath, Error},
+    datapath::{Applied, Blame, Datapath, Error},
+    dns::{DomainMap, MapFault},
     inbound::Inbound,
     outbound::{self, Dialer, counters::BUCKETS_MS, error::DialResult},
 };
@@ -37,8 +38,12 @@ impl From<Error> for KernelError {
 }
 
 impl Kernel for Datapath {
-    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError> {
-        Ok(Self::commit(self, tables)?)
+    fn stage(&self, tables: &RouteTables) -> Result<u32, KernelError> {
+        Ok(Self::stage(self, tables)?)
+    }
+
+    fn activate(&self, generation: u32) -> Result<(), KernelError> {
+        Ok(Self::activate(self, generation)?)
     }
 
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError> {
@@ -102,6 +107,29 @@ impl Kernel for Datapath {
 
     fn stop(&self) -> Result<(), KernelError> {
         Ok(Self::stop(self)?)
+    }
+}
+
+impl DomainMap for Datapath {
+    fn write(&self, generation: u32, set: &[(IpAddr, DomainVal)]) -> Result<(), MapFault> {
+        taken(self.write_domains(generation, set))
+    }
+
+    fn delete(&self, generation: u32, gone: &[IpAddr]) -> Result<(), MapFault> {
+        taken(self.delete_domains(generation, gone))
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.is_local(address)
+    }
+}
+
+fn taken(applied: Result<Applied, Error>) -> Result<(), MapFault> {
+    match applied {
+        Ok(Applied::All) => Ok(()),
+        Ok(Applied::Full(_)) => Err(MapFault("the map of names is full".to_owned())),
+        Ok(Applied::Stale) => Err(MapFault("the rules have changed meanwhile".to_owned())),
+        Err(e) => Err(MapFault(e.to_string())),
     }
 }
 

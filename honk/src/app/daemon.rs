@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_common::param::{DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT};
+use honk_common::{
+    param::{AMBIG_USER, DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT},
+    tables::RouteTables,
+};
 use honk_policy::{
     config::{OnCrash, Typed},
     group::GroupTable,
@@ -23,7 +26,7 @@ use super::{
     diag::Findings,
     engine::{Engine, Parts},
     kernel::{Kernel, KernelError},
-    notify,
+    notify, rules,
     run::Plan,
     sampler,
     signals::Signals,
@@ -35,6 +38,7 @@ use crate::{
     api::server::{ApiSocket, Peers},
     cli::exit::{Exit, Failure},
     datapath::{self, Datapath, RedirectPeer},
+    dns::Dns,
     flow::CloseReason,
     inbound::{self, Inbound},
     outbound::{Dialer, tls},
@@ -88,11 +92,15 @@ impl Daemon {
         let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
             .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
         let kernel = Teardown(Some(datapath.clone()));
-        publish(&datapath, &candidate).map_err(|e| kernel_failure(&e.into()))?;
+        let dns = Dns::new(Arc::new(datapath.clone()));
         let global = candidate.config.global.clone();
+        let tables = candidate.tables.clone();
+        let first = Snapshot::new(candidate, findings, 1);
+        publish(&datapath, &dns, &first, &tables).map_err(|e| kernel_failure(&e))?;
         let engine = Arc::new(Engine::new(Parts {
             kernel: Arc::new(datapath.clone()),
-            first: Snapshot::new(candidate, findings, 1),
+            dns: Arc::clone(&dns),
+            first,
             spec: plan.spec.clone(),
             log: plan.log.clone(),
             capacity: usize::try_from(global.flow_entries).unwrap_or(usize::MAX),
@@ -107,6 +115,7 @@ impl Daemon {
             listeners,
             engine.gatekeeper.clone(),
             Arc::clone(&dialer),
+            dns,
             Arc::new(datapath),
             inbound::Settings::new(global.tproxy_port),
         );
@@ -198,10 +207,15 @@ fn remembered(groups: GroupTable, revision: &str, dirs: &Dirs) -> (GroupTable, C
 }
 
 /// Rules, groups and flags of the first generation; the gate stays closed.
-fn publish(datapath: &Datapath, candidate: &Candidate) -> Result<(), datapath::Error> {
-    datapath.commit(&candidate.tables)?;
-    datapath.write_groups(&candidate.groups.slots())?;
-    datapath.set_flags(OFFLOAD_DIRECT | DNS_LOCAL)
+fn publish(
+    datapath: &Datapath,
+    dns: &Dns,
+    first: &Snapshot,
+    tables: &RouteTables,
+) -> Result<(), KernelError> {
+    rules::publish(datapath, dns, tables, &first.oracle)?;
+    datapath.write_groups(&first.groups.slots())?;
+    Ok(datapath.set_flags(OFFLOAD_DIRECT | DNS_LOCAL | AMBIG_USER)?)
 }
 
 fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {

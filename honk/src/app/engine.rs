@@ -31,11 +31,15 @@ use super::{
 };
 use crate::{
     api::doc::Rates,
-    clock, log,
+    clock,
+    dns::Dns,
+    log,
     metrics::histogram::Histograms,
     state::{self, choices::Choices},
     subscription::Hub,
 };
+
+pub(crate) use crate::dns::Wanted;
 
 /// Age up to which kernel counters are served again without reading the maps.
 const COUNTER_AGE: Duration = Duration::from_secs(1);
@@ -109,6 +113,7 @@ pub(crate) type ChangeCounts = BTreeMap<(Arc<str>, &'static str, &'static str), 
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) dns: Arc<Dns>,
     pub(crate) first: Snapshot,
     pub(crate) spec: Spec,
     pub(crate) log: log::Handle,
@@ -128,6 +133,7 @@ pub(crate) struct Parts {
 pub(crate) struct Engine {
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) dns: Arc<Dns>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     pub(crate) histograms: Arc<Histograms>,
     pub(crate) spec: Spec,
@@ -178,11 +184,13 @@ impl Engine {
             Arc::clone(&parts.kernel),
             Arc::clone(&registry),
             Arc::clone(&current),
+            Arc::clone(&parts.dns),
         );
         let now = Instant::now();
         Self {
             gatekeeper: Arc::new(gatekeeper),
             kernel: parts.kernel,
+            dns: parts.dns,
             registry,
             histograms,
             spec: parts.spec,

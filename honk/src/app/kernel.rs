@@ -51,8 +51,11 @@ pub(crate) struct KernelCounters {
 
 /// The kernel side of a running daemon.
 pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
-    /// Publishes rules; returns the kernel's generation.
-    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError>;
+    /// Writes rules beside those in force; returns their generation, for which names of
+    /// addresses can be written from now on.
+    fn stage(&self, tables: &RouteTables) -> Result<u32, KernelError>;
+    /// Puts the staged rules in force.
+    fn activate(&self, generation: u32) -> Result<(), KernelError>;
     /// Writes group slots, better ones first.
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError>;
     fn set_gate(&self, gate: u32) -> Result<(), KernelError>;

@@ -12,6 +12,7 @@ pub(crate) mod loader;
 pub(crate) mod notify;
 pub(crate) mod registry;
 pub(crate) mod reload;
+mod rules;
 pub(crate) mod run;
 pub(crate) mod sampler;
 pub(crate) mod select;

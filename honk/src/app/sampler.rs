@@ -36,6 +36,7 @@ pub(crate) async fn run(engine: Arc<Engine>, mut stop: watch::Receiver<bool>) {
         let now = Instant::now();
         engine.measure(now);
         engine.fade();
+        engine.dns.tick();
         engine.save_choices().await;
         if step % REWRITE_TICKS == REWRITE_TICKS - 1 {
             engine.rewrite_groups();

@@ -15,7 +15,7 @@ use honk_policy::{
     routing::compile,
 };
 
-use super::{engine::Engine, kernel::KernelError, registry::Closing, snapshot::Snapshot};
+use super::{engine::Engine, kernel::KernelError, registry::Closing, rules, snapshot::Snapshot};
 use crate::{
     cli::exit::Exit,
     clock,
@@ -167,9 +167,10 @@ impl Engine {
     /// UDP flows that the kernel passes as direct are bound to a generation: publishing the
     /// same rules again makes their next packets be decided anew.
     async fn forget_direct(&self, snapshot: &Snapshot) -> Result<(), KernelError> {
-        let (kernel, rules) = (Arc::clone(&self.kernel), Arc::clone(&snapshot.rules));
-        let done = tokio::task::spawn_blocking(move || match compile(&rules) {
-            Ok(tables) => kernel.commit(&tables).map(|_| ()),
+        let (kernel, dns) = (Arc::clone(&self.kernel), Arc::clone(&self.dns));
+        let (lines, oracle) = (Arc::clone(&snapshot.rules), Arc::clone(&snapshot.oracle));
+        let done = tokio::task::spawn_blocking(move || match compile(&lines) {
+            Ok(tables) => rules::publish(&*kernel, &dns, &tables, &oracle).map(|_| ()),
             Err(e) => Err(broken(&e)),
         });
         done.await.unwrap_or_else(|e| Err(broken(&e)))

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     cli::exit::Exit,
+    dns,
     flow::{ClientAddr, NewFlow, OrigDst},
     log,
     state::{choices::Choices, file::tests::scratch},
@@ -107,7 +108,7 @@ impl FakeKernel {
 }
 
 impl Kernel for FakeKernel {
-    fn commit(&self, tables: &RouteTables) -> Result<u32, KernelError> {
+    fn stage(&self, tables: &RouteTables) -> Result<u32, KernelError> {
         self.note(Asked::Commit(tables.meta.rules));
         if *self.refuse_commit.lock().unwrap() {
             return Err(KernelError {
@@ -116,6 +117,10 @@ impl Kernel for FakeKernel {
             });
         }
         Ok(1)
+    }
+
+    fn activate(&self, _generation: u32) -> Result<(), KernelError> {
+        Ok(())
     }
 
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError> {
@@ -225,6 +230,7 @@ impl World {
         let kernel = Arc::new(FakeKernel::default());
         let engine = Engine::new(Parts {
             kernel: kernel.clone(),
+            dns: dns::testkit::dns(),
             first: Snapshot::new(candidate, &outcome.findings, 1),
             spec,
             log: log::Handle::inert(),

@@ -113,6 +113,9 @@ pub(crate) enum Command {
     /// Live connections: list, close
     #[command(subcommand, visible_aliases = ["conns", "c"])]
     Conn(Conn),
+    /// DNS: what answers taught
+    #[command(subcommand)]
+    Dns(Dns),
     /// Remove what a dead daemon left in the kernel
     Cleanup(Cleanup),
     /// Print a completion script
@@ -387,6 +390,20 @@ pub(crate) enum Sub {
         /// auto, simple, sip008, clash, singbox or xray
         #[arg(long, default_value = "auto", value_parser = ["auto", "simple", "sip008", "clash", "singbox", "xray"])]
         format: String,
+    },
+}
+
+/// `honk dns`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dns {
+    /// Addresses, the names they were given out for, and the rules those meet
+    Map {
+        /// Only this address
+        #[arg(long, conflicts_with = "name")]
+        ip: Option<std::net::IpAddr>,
+        /// Only addresses of this name
+        #[arg(long)]
+        name: Option<String>,
     },
 }
 

@@ -8,6 +8,7 @@ mod cleanup;
 pub(crate) mod client;
 pub(crate) mod config_path;
 mod conn;
+mod dns;
 mod dump;
 pub(crate) mod exit;
 mod fmt;
@@ -114,6 +115,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Node(command) => node::run(session, command).await,
         Command::Sub(command) => sub::run(session, command).await,
         Command::Conn(command) => conn::run(session, command).await,
+        Command::Dns(command) => dns::run(session, command).await,
         Command::Run(_)
         | Command::Validate(_)
         | Command::Fmt(_)

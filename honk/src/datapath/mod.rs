@@ -138,6 +138,7 @@ impl Datapath {
 
     /// Makes a compiled rule set the one packets see; returns its generation. A failure leaves
     /// the old one in force.
+    #[cfg(test)]
     pub(crate) fn commit(&self, tables: &RouteTables) -> Result<u32, Error> {
         let generation = self.stage(tables)?;
         self.activate(generation)?;
@@ -159,7 +160,6 @@ impl Datapath {
 
     /// Tells the kernel what the names of addresses say about the lines of a generation
     /// (`Oracle::domain_value`). Packets see it when the call returns.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the DNS module calls it"))]
     pub(crate) fn write_domains(
         &self,
         generation: u32,
@@ -170,7 +170,6 @@ impl Datapath {
     }
 
     /// Makes the names of addresses unknown again.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the DNS module calls it"))]
     pub(crate) fn delete_domains(
         &self,
         generation: u32,

@@ -22,6 +22,7 @@ use self::{
     udp::{Limits, Udp},
 };
 use crate::{
+    dns::Dns,
     flow::{Admission, Listeners, ReplySockets},
     outbound::Dialer,
     socket::pipe::PipeBudget,
@@ -95,6 +96,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Inbound {
     loops: Mutex<Loops>,
     udp: Udp,
+    /// Carries the TCP connections to port 53.
+    dns: Arc<Dns>,
 }
 
 /// Starts accepting. Must be called on a thread in the host's network namespace and inside a
@@ -103,12 +106,14 @@ pub(crate) fn serve(
     listeners: Listeners,
     admission: Arc<dyn Admission>,
     dialer: Arc<Dialer>,
+    dns: Arc<Dns>,
     replies: Arc<dyn ReplySockets>,
     settings: Settings,
 ) -> io::Result<Inbound> {
     let shared = tcp::Shared {
         admission: Arc::clone(&admission),
         dialer: Arc::clone(&dialer),
+        dns: Arc::clone(&dns),
         listeners: listeners.tcp,
         counters: TcpCounters::default(),
         cap: Cap::new(settings.max_tcp),
@@ -121,6 +126,7 @@ pub(crate) fn serve(
         listeners.udp,
         admission,
         dialer,
+        Arc::clone(&dns),
         replies,
         settings.tproxy_port,
         settings.udp,
@@ -128,6 +134,7 @@ pub(crate) fn serve(
     Ok(Inbound {
         loops: Mutex::new(loops),
         udp,
+        dns,
     })
 }
 
@@ -147,6 +154,7 @@ impl Inbound {
         }
         // A loop ends within one turn, so this blocks for microseconds.
         self.lock().finish();
+        self.dns.finish().await;
         self.udp.finish().await;
     }
 

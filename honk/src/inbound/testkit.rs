@@ -17,6 +17,7 @@ use honk_policy::{
 };
 
 use crate::{
+    dns::{self, Dns},
     flow::{
         Admission, Cancel, ClientAddr, CloseReason, FlowCounters, FlowEntry, FlowGuard, FlowSink,
         NewFlow, OrigDst, Refusal, Route,
@@ -194,6 +195,11 @@ pub(crate) fn dialer_settings() -> Settings {
 /// A dialer on the runtime that is current.
 pub(crate) fn dialer() -> Arc<Dialer> {
     Dialer::new(dialer_settings())
+}
+
+/// DNS whose kernel map takes everything.
+pub(crate) fn idle_dns() -> Arc<Dns> {
+    dns::testkit::dns()
 }
 
 /// A server on loopback; every connection is played by `script` on a thread of its own.

@@ -155,6 +155,44 @@ families! {
         "Log lines written.";
     HEARTBEAT_AGE Gauge "honk_task_heartbeat_age_seconds" ["task"]
         "Seconds since a supervised task last showed progress.";
+    DNS_QUERIES Counter "honk_dns_queries_total" ["ingress", "qtype"]
+        "Queries of clients.";
+    DNS_RESPONSES Counter "honk_dns_responses_total" ["rcode", "source"]
+        "Answers to clients: those of servers, and errors that honk itself reports.";
+    DNS_REFUSED Counter "honk_dns_refused_total" ["reason"]
+        "Queries refused for lack of room, or by a rule.";
+    DNS_INFLIGHT Gauge "honk_dns_inflight_queries" []
+        "Queries that wait for their answer.";
+    DNS_STREAMS Gauge "honk_dns_tcp_connections" []
+        "TCP connections to port 53.";
+    DNS_OPAQUE Counter "honk_dns_opaque_total" []
+        "Messages to port 53 that are no queries and passed as they are.";
+    DNS_TIMEOUTS Counter "honk_dns_timeouts_total" []
+        "Queries that no server answered in time.";
+    DNS_MISMATCH Counter "honk_dns_spoof_mismatch_total" []
+        "Messages dropped because they answer nothing that was asked.";
+    DNS_MALFORMED Counter "honk_dns_malformed_total" []
+        "Answers dropped because they cannot be read.";
+    DNS_LOST Counter "honk_dns_lost_total" ["cause"]
+        "Answers dropped because too many came at once, replies of honk without room, addresses of big answers not learned.";
+    DNS_MAP_LEASES Gauge "honk_dns_map_leases" []
+        "Pairs of name and address that are remembered.";
+    DNS_MAP_ADDRESSES Gauge "honk_dns_map_addresses" []
+        "Addresses of which names are remembered.";
+    DNS_MAP_NAMES Gauge "honk_dns_map_names" []
+        "Names that are remembered.";
+    DNS_MAP_ENTRIES Gauge "honk_dns_map_entries" []
+        "Addresses of whose names the kernel knows.";
+    DNS_MAP_UNWRITTEN Gauge "honk_dns_map_unwritten" []
+        "Addresses of which the kernel knows something else than it should.";
+    DNS_MAP_AMBIGUOUS Gauge "honk_dns_map_ambiguous_ips" []
+        "Addresses whose names mean different things for the rules.";
+    DNS_MAP_EVICTED Counter "honk_dns_map_evicted_total" []
+        "Leases that ended early for lack of room.";
+    DNS_MAP_FAILURES Counter "honk_dns_map_write_failures_total" []
+        "Writes that the kernel map did not take.";
+    DNS_MAP_LATE Counter "honk_dns_map_late_total" []
+        "Answers sent before the kernel knew what they mean.";
     PROCESS_CPU Counter "process_cpu_seconds_total" []
         "User and system CPU time of the daemon.";
     PROCESS_RSS Gauge "process_resident_memory_bytes" []

@@ -1,5 +1,9 @@
-//! Authoritative DNS for `test.`: every name below it has the first origin's addresses,
-//! `whoami.test` answers the asker's own address. Everything else is NXDOMAIN.
+//! Authoritative DNS for `test.`: every name below it has the first origin's addresses, names
+//! below `o1.test` those of the second and below `o2.test` those of the third; `whoami.test`
+//! answers the asker's own address. Everything else is NXDOMAIN.
+//!
+//! The first label may ask for bad manners: `mute` gets no answer, `cut` half of one, `tc` one
+//! that says "truncated" over UDP, `forged` wrong ones before the right one.
 
 use std::io::Result;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +22,26 @@ pub(super) async fn serve_udp(socket: UdpSocket) {
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
             continue;
         };
-        if let Some(answer) = answer(&buffer[..length], from.ip()) {
-            let _ = socket.send_to(&answer, from).await;
+        let Some(mut answer) = answer(&buffer[..length], from.ip()) else {
+            continue;
+        };
+        let manners = answer.get(13..13 + usize::from(answer[12]));
+        match manners.map(<[u8]>::to_ascii_lowercase).as_deref() {
+            Some(b"mute") => continue,
+            Some(b"cut") => answer.truncate(answer.len() - 1),
+            Some(b"tc") => {
+                answer[2] |= 2;
+                answer[7] = 0;
+                answer.truncate(answer.len() - 16);
+            }
+            Some(b"forged") => {
+                for forged in forgeries(&answer) {
+                    let _ = socket.send_to(&forged, from).await;
+                }
+            }
+            _ => {}
         }
+        let _ = socket.send_to(&answer, from).await;
     }
 }
 
@@ -38,6 +59,19 @@ pub(super) async fn serve_tcp(mut stream: TcpStream, peer: SocketAddr) -> Result
         stream.write_u16(answer.len() as u16).await?;
         stream.write_all(&answer).await?;
     }
+}
+
+/// Answers with another id, and to another question, that lead to the third origin.
+fn forgeries(answer: &[u8]) -> [Vec<u8>; 2] {
+    let mut led_astray = answer.to_vec();
+    if let (Some(last), IpAddr::V4(v4)) = (answer.len().checked_sub(4), addr::HO[2]) {
+        led_astray[last..].copy_from_slice(&v4.octets());
+    }
+    let mut other_id = led_astray.clone();
+    other_id[1] ^= 1;
+    let mut other_name = led_astray;
+    other_name[13] = b'g';
+    [other_id, other_name]
 }
 
 /// The address of a name as the upstreams see it.
@@ -102,6 +136,8 @@ fn question(query: &[u8]) -> Option<(String, usize)> {
 fn addresses(name: &str, kind: u16, asker: IpAddr) -> Option<Vec<IpAddr>> {
     let all: Vec<IpAddr> = match name {
         "whoami.test." => vec![asker],
+        _ if name.ends_with(".o1.test.") => vec![addr::HO[1], addr::HO_V6[1]],
+        _ if name.ends_with(".o2.test.") => vec![addr::HO[2]],
         _ if name == "test." || name.ends_with(".test.") => {
             vec![addr::HO[0], addr::HO_V6[0]]
         }

@@ -17,9 +17,9 @@ const DAEMON_ROOMS: [(&str, &[&str]); 15] = [
     ("api", &["app", "metrics", "flow"]),
     ("bypass", &["socket"]),
     ("datapath", &["netns", "netlink", "flow", "socket"]),
-    ("dns", &["outbound", "flow"]),
+    ("dns", &["socket", "flow"]),
     ("flow", &[]),
-    ("inbound", &["socket", "relay", "outbound", "flow"]),
+    ("inbound", &["socket", "relay", "dns", "outbound", "flow"]),
     ("log", &[]),
     ("metrics", &[]),
     ("netlink", &["netns"]),
@@ -32,7 +32,7 @@ const DAEMON_ROOMS: [(&str, &[&str]); 15] = [
 ];
 
 /// Rooms of honk-policy.
-const POLICY_ROOMS: [(&str, &[&str]); 14] = [
+const POLICY_ROOMS: [(&str, &[&str]); 15] = [
     ("id", &[]),
     ("time", &[]),
     ("node", &["id"]),
@@ -48,6 +48,7 @@ const POLICY_ROOMS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("routing", &["id", "config"]),
+    ("dns", &["id", "time", "routing"]),
     ("detour", &["id", "node", "config"]),
     ("subscription", &["id", "node", "config"]),
     ("watchdog", &["id", "time"]),

@@ -153,8 +153,6 @@ impl Routing<'_, '_, '_> {
                         self.report
                             .error("E608", "rule-too-many", call.span, message);
                     }
-                    self.report
-                        .unbuilt("routing", "domain", call.span, "`domain()` rules are");
                 }
                 Test::ProcessName(_) => {
                     self.report

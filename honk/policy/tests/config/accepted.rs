@@ -530,7 +530,7 @@ fn what_is_not_served_is_said() {
         ("group { g { pool: 4 } }", &["pool"]),
         (
             "routing { domain(a.b) -> direct pname(x) -> direct }",
-            &["domain", "pname"],
+            &["pname"],
         ),
         (
             "routing { dip(geoip: cn) -> direct dip(geoip: private) -> direct }",

@@ -28,7 +28,7 @@ use super::{
     diag::Findings,
     engine::{Engine, Phase},
     kernel::KernelError,
-    notify,
+    notify, rules,
     select::affected,
     snapshot::Snapshot,
     source::{self, Outcome, Purpose, Running},
@@ -226,7 +226,7 @@ impl Engine {
         alive.sort_unstable();
         alive.dedup();
         self.kernel.write_groups(&alive)?;
-        self.kernel.commit(tables)?;
+        rules::publish(&*self.kernel, &self.dns, tables, &next.oracle)?;
         self.kernel.write_groups(&next.groups.slots())
     }
 

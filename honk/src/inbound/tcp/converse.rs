@@ -1,15 +1,21 @@
 //! The conversation with a server after the connect, and the hand-over to the relay.
 
-use std::{io, sync::atomic::Ordering};
+use std::{io, os::fd::OwnedFd, sync::atomic::Ordering};
 
 use honk_policy::{id::Network, node::Protocol};
 use rustix::{
-    event::epoll::EventFlags,
+    event::epoll::{self, EventFlags},
     net::{self, RecvFlags, SendFlags},
 };
 
-use super::{COPY, flow::Phase, slab::Token, worker::Worker};
+use super::{
+    COPY,
+    flow::{Flow, Phase},
+    slab::Token,
+    worker::Worker,
+};
 use crate::{
+    dns,
     outbound::{
         error::{DialError, Stage},
         handshake::Progress,
@@ -118,6 +124,20 @@ impl Worker {
         };
         let took = self.now.saturating_duration_since(dial.started);
         let (server, pipelined) = (dial.server.take(), dial.pipelined);
+        let dialer = &self.shared.dialer;
+        match &server {
+            Some(server) => {
+                dialer.counts.ok(Network::Tcp, &server.node.protocol, took);
+                if !pipelined {
+                    dialer.learn(server);
+                }
+            }
+            None => dialer.counts.ok(Network::Tcp, &Protocol::Direct, took),
+        }
+        self.dialing -= 1;
+        if dns::concerns(&flow.guard.entry) {
+            return self.hand_to_dns(token, client, socket, early);
+        }
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
         let server_end = End {
             fd: socket,
@@ -129,17 +149,22 @@ impl Worker {
         flow.phase = Phase::Relaying(Box::new(Relay::new(End::new(client), server_end, early)));
         flow.clock = self.now;
         flow.guard.entry.carrier.store(COPY, Ordering::Relaxed);
-        self.dialing -= 1;
-        let dialer = &self.shared.dialer;
-        match &server {
-            Some(server) => {
-                dialer.counts.ok(Network::Tcp, &server.node.protocol, took);
-                if !pipelined {
-                    dialer.learn(server);
-                }
-            }
-            None => dialer.counts.ok(Network::Tcp, &Protocol::Direct, took),
-        }
         self.step(token);
+    }
+
+    /// A connection to port 53 is carried message by message, elsewhere.
+    fn hand_to_dns(&mut self, token: Token, client: OwnedFd, server: OwnedFd, early: Vec<u8>) {
+        // The client is not watched before the relay.
+        let _ = epoll::delete(&self.epoll, &server);
+        if let Some(Flow { guard, seat, .. }) = self.flows.remove(token) {
+            guard.entry.carrier.store(COPY, Ordering::Relaxed);
+            self.shared.dns.carry(dns::Carried {
+                client,
+                server,
+                early,
+                guard,
+                seat: Box::new(seat),
+            });
+        }
     }
 }

@@ -21,7 +21,7 @@ use std::{
 
 use self::{flow::Balance, mailbox::Mailbox, worker::Worker};
 use super::counters::{Cap, TcpCounters};
-use crate::{flow::Admission, outbound::Dialer, socket::pipe::PipeBudget};
+use crate::{dns::Dns, flow::Admission, outbound::Dialer, socket::pipe::PipeBudget};
 
 pub(crate) use self::{flow::Timeouts, mailbox::Command};
 
@@ -33,6 +33,7 @@ const SPLICE: u8 = 2;
 pub(crate) struct Shared {
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) dialer: Arc<Dialer>,
+    pub(crate) dns: Arc<Dns>,
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) counters: TcpCounters,
     pub(crate) cap: Arc<Cap>,

@@ -59,6 +59,7 @@ fn bed_with(
     let shared = Shared {
         admission: Arc::new(Gate(Arc::clone(&world))),
         dialer: Dialer::new(settings),
+        dns: idle_dns(),
         listeners: vec![listener],
         counters: TcpCounters::default(),
         cap: Cap::new(cap),

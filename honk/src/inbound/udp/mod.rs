@@ -5,6 +5,7 @@
 //! and bring replies back. Any source that answers reaches the client (full cone).
 
 mod carrier;
+mod dns;
 mod reply;
 mod service;
 mod table;
@@ -32,6 +33,7 @@ use self::{
 };
 use super::counters::{Cap, UdpCounters, UdpSnapshot};
 use crate::{
+    dns::Dns,
     flow::{Admission, CloseReason, ReplySockets},
     outbound::Dialer,
     socket::mmsg::{BATCH, RecvBatch, V6, want_original_dst},
@@ -70,13 +72,16 @@ impl Udp {
         sockets: Vec<std::net::UdpSocket>,
         admission: Arc<dyn Admission>,
         dialer: Arc<Dialer>,
+        dns: Arc<Dns>,
         replies: Arc<dyn ReplySockets>,
         tproxy_port: u16,
         limits: Limits,
     ) -> io::Result<Self> {
+        let own = dns.outgoing();
         let service = Arc::new(Service {
             admission,
             dialer,
+            dns,
             counters: UdpCounters::default(),
             table: Table::new(),
             tunnels: Mutex::new(Tunnels::new(limits.tunnels)),
@@ -100,6 +105,9 @@ impl Udp {
             service.spawn(receive(Arc::clone(&service), socket));
         }
         service.spawn(sweep(Arc::clone(&service)));
+        if let Some(own) = own {
+            service.spawn(dns::answer(Arc::clone(&service), own));
+        }
         Ok(Self(service))
     }
 

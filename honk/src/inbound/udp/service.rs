@@ -13,6 +13,7 @@ use honk_policy::{
     id::Network,
     node::{Node, Protocol},
 };
+use honk_wire::dns::Explanation;
 use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
     upstream,
 };
 use crate::{
+    dns::{self, Dns},
     flow::{Admission, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     inbound::counters::{Cap, Seat, UdpCounters},
     outbound::{Dialer, error::DialError},
@@ -39,6 +41,7 @@ use crate::{
 pub(super) struct Service {
     pub(super) admission: Arc<dyn Admission>,
     pub(super) dialer: Arc<Dialer>,
+    pub(super) dns: Arc<Dns>,
     pub(super) counters: UdpCounters,
     pub(super) table: Table,
     pub(super) tunnels: Mutex<Tunnels>,
@@ -71,10 +74,17 @@ impl Service {
         let mut run: Vec<(Arc<UdpFlow>, &[u8])> = Vec::new();
         for (id, payload) in datagrams {
             self.counters.received.inc();
-            let Some(flow) = self.flow(id, now) else {
-                continue;
+            let flow = match self.flow(id, now) {
+                Ok(flow) => flow,
+                Err(why) => {
+                    self.turn_down(&id, payload, why);
+                    continue;
+                }
             };
             self.table.touch_up(&flow, now);
+            if !self.ask(&flow, payload, now) {
+                continue;
+            }
             flow.entry.counters.add_up(payload.len() as u64);
             if run
                 .last()
@@ -101,15 +111,15 @@ impl Service {
     }
 
     /// The flow of a datagram, admitted when it is new.
-    fn flow(self: &Arc<Self>, id: FlowId, now: Instant) -> Option<Arc<UdpFlow>> {
+    fn flow(self: &Arc<Self>, id: FlowId, now: Instant) -> Result<Arc<UdpFlow>, Explanation> {
         match self.table.find(&id, now) {
             Found::Live(flow) => {
                 self.counters.hits.inc();
-                Some(flow)
+                Ok(flow)
             }
-            Found::Refused => {
+            Found::Refused(why) => {
                 self.counters.drop_policy.inc();
-                None
+                Err(why)
             }
             Found::Unknown => {
                 self.counters.misses.inc();
@@ -118,14 +128,14 @@ impl Service {
         }
     }
 
-    fn admit(self: &Arc<Self>, id: FlowId, now: Instant) -> Option<Arc<UdpFlow>> {
+    fn admit(self: &Arc<Self>, id: FlowId, now: Instant) -> Result<Arc<UdpFlow>, Explanation> {
         if !self.accepting.load(Relaxed) {
             self.counters.drop_closed.inc();
-            return None;
+            return Err(Explanation::NetworkError);
         }
         let Some(seat) = self.flow_cap.take() else {
             self.counters.drop_capacity.inc();
-            return None;
+            return Err(Explanation::NetworkError);
         };
         let new = NewFlow {
             network: Network::Udp,
@@ -138,16 +148,17 @@ impl Service {
                 if let Ok(route) = refused {
                     route.guard.close(CloseReason::Refused);
                 }
-                self.table.refuse(id, now);
+                self.table.refuse(id, now, Explanation::Blocked);
                 self.counters.drop_policy.inc();
-                return None;
+                return Err(Explanation::Blocked);
             }
         };
         let entry = Arc::clone(&route.guard.entry);
-        let flow = self.join(id, route, seat, now)?;
+        let flow = self.join(id, route, seat, now);
+        let flow = flow.ok_or(Explanation::NetworkError)?;
         if let Some(other) = self.table.insert(&flow) {
             self.leave(&flow);
-            return Some(other);
+            return Ok(other);
         }
         entry.carrier.store(CARRIER, Relaxed);
         let hook = FlowHook {
@@ -155,7 +166,7 @@ impl Service {
             flow: Arc::downgrade(&flow),
         };
         entry.cancel.register(Arc::new(hook), 0);
-        Some(flow)
+        Ok(flow)
     }
 
     /// A flow inside its tunnel.
@@ -291,10 +302,13 @@ impl Service {
         let now = Instant::now();
         for flow in flows {
             if self.table.remove(&flow) {
+                if dns::concerns(&flow.entry) {
+                    self.dns.broken(flow.key.client, flow.key.target);
+                }
                 flow.close(reason);
                 if reason == CloseReason::DialFailed {
                     // A node that is down must not be dialed for every datagram.
-                    self.table.refuse(flow.key, now);
+                    self.table.refuse(flow.key, now, Explanation::NetworkError);
                 }
             }
         }

@@ -10,12 +10,13 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
 use honk_policy::id::NodeId;
+use honk_wire::dns::Explanation;
 
 use super::tunnel::Tunnel;
 use crate::{
@@ -61,6 +62,8 @@ pub(super) struct UdpFlow {
     guard: Mutex<Option<FlowGuard>>,
     /// Datagrams that wait for the tunnel to open.
     pub(super) queued: AtomicUsize,
+    /// The client sent something to port 53 that was no query.
+    pub(super) opaque: AtomicBool,
     seat: Seat,
     /// Milliseconds since the table began.
     last: AtomicU64,
@@ -73,15 +76,15 @@ pub(super) struct UdpFlow {
 pub(super) enum Found {
     Live(Arc<UdpFlow>),
     /// Drop: refused a moment ago.
-    Refused,
+    Refused(Explanation),
     Unknown,
 }
 
 #[derive(Debug)]
 enum Slot {
     Live(Arc<UdpFlow>),
-    /// Until when; the seat gives its place back.
-    Refused(Instant, #[allow(dead_code)] Seat),
+    /// Until when and why; the seat gives its place back.
+    Refused(Instant, Explanation, #[allow(dead_code)] Seat),
 }
 
 /// The flow map.
@@ -106,7 +109,7 @@ impl Table {
     pub(super) fn find(&self, key: &FlowId, now: Instant) -> Found {
         match self.shard(key).get(key) {
             Some(Slot::Live(flow)) => Found::Live(Arc::clone(flow)),
-            Some(Slot::Refused(until, _)) if *until > now => Found::Refused,
+            Some(Slot::Refused(until, why, _)) if *until > now => Found::Refused(*why),
             _ => Found::Unknown,
         }
     }
@@ -126,6 +129,7 @@ impl Table {
             entry: Arc::clone(&guard.entry),
             guard: Mutex::new(Some(guard)),
             queued: AtomicUsize::new(0),
+            opaque: AtomicBool::new(false),
             seat,
             last: AtomicU64::new(self.millis(now)),
             asked: AtomicU32::new(0),
@@ -155,11 +159,11 @@ impl Table {
     }
 
     /// Remembers a refusal for a moment, if there is room.
-    pub(super) fn refuse(&self, key: FlowId, now: Instant) {
+    pub(super) fn refuse(&self, key: FlowId, now: Instant, why: Explanation) {
         if let Some(seat) = self.refused.take() {
             let mut shard = self.shard(&key);
             if !matches!(shard.get(&key), Some(Slot::Live(_))) {
-                shard.insert(key, Slot::Refused(now + REFUSED, seat));
+                shard.insert(key, Slot::Refused(now + REFUSED, why, seat));
             }
         }
     }
@@ -196,7 +200,7 @@ impl Table {
                     }
                     true
                 }
-                Slot::Refused(until, _) => *until > now,
+                Slot::Refused(until, ..) => *until > now,
             });
         }
         out

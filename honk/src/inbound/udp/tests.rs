@@ -61,7 +61,16 @@ async fn bed_with(world: Arc<World>, limits: Limits) -> Bed {
     let sockets = Arc::new(Loopback::default());
     let admission = Arc::new(Gate(Arc::clone(&world)));
     let maker: Arc<dyn ReplySockets> = sockets.clone();
-    let udp = Udp::start(Vec::new(), admission, dialer(), maker, 1, limits).unwrap();
+    let udp = Udp::start(
+        Vec::new(),
+        admission,
+        dialer(),
+        idle_dns(),
+        maker,
+        1,
+        limits,
+    )
+    .unwrap();
     Bed {
         world,
         udp,
@@ -487,7 +496,16 @@ async fn listeners_deliver_the_original_destination() {
     let world = World::through(socks5(relay.addr, None));
     let admission = Arc::new(Gate(Arc::clone(&world)));
     let maker: Arc<dyn ReplySockets> = Arc::new(Loopback::default());
-    let udp = Udp::start(vec![listener], admission, dialer(), maker, 1, LIMITS).unwrap();
+    let udp = Udp::start(
+        vec![listener],
+        admission,
+        dialer(),
+        idle_dns(),
+        maker,
+        1,
+        LIMITS,
+    )
+    .unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for n in 0..60u8 {
         client.send_to(&[n], front).await.unwrap();

@@ -128,6 +128,11 @@ impl Tunnel {
         state.flows.drain().map(|(_, flow)| flow).collect()
     }
 
+    /// The flow to a target.
+    pub(super) fn flow_to(&self, target: SocketAddr) -> Option<Arc<UdpFlow>> {
+        lock(&self.state).flows.get(&target).cloned()
+    }
+
     /// The flow a reply from `source` belongs to, else the one that sent last.
     pub(super) fn flow_for(&self, source: SocketAddr) -> Option<Arc<UdpFlow>> {
         let state = lock(&self.state);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use honk_policy::{
+    dns::Lesson,
     id::Network,
     node::{Node, Protocol},
 };
@@ -16,6 +17,7 @@ use honk_wire::Target;
 
 use super::{Service, carrier::Carrier, reply::ReplyKey, tunnel::Tunnel};
 use crate::{
+    dns::Reply,
     flow::CloseReason,
     outbound::error::DialResult,
     socket::{
@@ -87,8 +89,12 @@ async fn control_end(carrier: &Carrier) {
     }
 }
 
-/// A reply whose socket has to be made first.
-type Late = (SocketAddr, Box<[u8]>);
+/// A reply whose socket has to be made first, or whose lesson has to be learned.
+struct Late {
+    source: SocketAddr,
+    payload: Box<[u8]>,
+    lesson: Option<Lesson>,
+}
 
 /// Brings replies until the carrier breaks.
 async fn bring_replies(service: &Service, tunnel: &Tunnel, carrier: &Carrier) {
@@ -120,13 +126,21 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
             service.counters.drop_reply.inc();
             continue;
         };
+        let lesson = match service.answered(tunnel.flow_to(source).as_deref(), payload) {
+            Reply::Pass => None,
+            Reply::Learn(lesson) => Some(lesson),
+            Reply::Drop => {
+                service.counters.drop_reply.inc();
+                continue;
+            }
+        };
         account(service, tunnel, source, payload.len(), now);
         let key = service.replies.key(source);
         if current.as_ref().is_none_or(|(k, _)| *k != key) {
             send_run(service, &current, &mut run);
             current = service.replies.find(key, now).map(|socket| (key, socket));
         }
-        if current.is_some() {
+        if current.is_some() && lesson.is_none() {
             run.push(Outgoing {
                 to: Some(client),
                 from: Some(source.ip()),
@@ -134,7 +148,11 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
                 payload,
             });
         } else {
-            late.push((source, payload.into()));
+            late.push(Late {
+                source,
+                payload: payload.into(),
+                lesson,
+            });
         }
     }
     send_run(service, &current, &mut run);
@@ -169,20 +187,41 @@ fn send_run(
 }
 
 async fn deliver_late(service: &Service, tunnel: &Tunnel, late: Vec<Late>) {
-    for (source, payload) in late {
-        let key = service.replies.key(source);
-        match service.replies.make(key, Instant::now()).await {
-            Ok(socket) => {
-                let mut run = vec![Outgoing {
-                    to: Some(tunnel.key.client),
-                    from: Some(source.ip()),
-                    header: &[],
-                    payload: &payload,
-                }];
-                send_run(service, &Some((key, socket)), &mut run);
-            }
-            Err(_) => service.counters.drop_reply_socket.inc(),
+    for Late {
+        source,
+        payload,
+        lesson,
+    } in late
+    {
+        if let Some(lesson) = lesson
+            && !service.dns.learn(lesson).await
+        {
+            service.counters.drop_reply.inc();
+            continue;
         }
+        deliver_own(service, tunnel.key.client, source, &payload).await;
+    }
+}
+
+/// Sends one datagram to a client as if from `source`.
+pub(super) async fn deliver_own(
+    service: &Service,
+    client: SocketAddr,
+    source: SocketAddr,
+    payload: &[u8],
+) {
+    let key = service.replies.key(source);
+    match service.replies.make(key, Instant::now()).await {
+        Ok(socket) => {
+            let mut run = vec![Outgoing {
+                to: Some(client),
+                from: Some(source.ip()),
+                header: &[],
+                payload,
+            }];
+            send_run(service, &Some((key, socket)), &mut run);
+        }
+        Err(_) => service.counters.drop_reply_socket.inc(),
     }
 }
 
