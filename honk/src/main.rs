@@ -13,6 +13,7 @@ mod metrics;
 mod netlink;
 mod netns;
 mod outbound;
+mod probe;
 mod relay;
 mod socket;
 mod state;

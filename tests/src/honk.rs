@@ -253,13 +253,18 @@ impl Honk {
         bail!("no thread of the daemon lives in another namespace")
     }
 
-    /// Sum of all samples of a metric whose labels contain `label`; 0 when there is none.
-    pub fn metric(&self, name: &str, label: &str) -> Result<f64> {
+    /// The page of metrics.
+    pub fn metrics(&self) -> Result<String> {
         let mut curl = Command::new("curl");
         curl.arg("-sS")
             .arg("--unix-socket")
             .arg(self.home.runtime.join("api.sock"));
-        let text = tool::run(curl.arg("http://localhost/metrics"))?;
+        tool::run(curl.arg("http://localhost/metrics"))
+    }
+
+    /// Sum of all samples of a metric whose labels contain `label`; 0 when there is none.
+    pub fn metric(&self, name: &str, label: &str) -> Result<f64> {
+        let text = self.metrics()?;
         let samples = text.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             let (found, labels) = series.split_once('{').unwrap_or((series, ""));

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `HO[0]`, `HO_V6[0]` | group `proxy`: `up1` (hp) by default, `up2` (hp2), `up3` (hp, HTTP) |
 //! | `HO[1]`, `HO_V6[1]` | direct |
-//! | `HO[2]` | block |
+//! | `HO[2]` | block; what the daemon's own checks ask for through the upstreams |
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -139,6 +139,8 @@ pub fn config_of(lan: &str, global: &str, rules: &str) -> String {
         "global {{
     lan_interface: {lan}
     log_level: info
+    tcp_check_url: 'http://{check}/'
+    udp_check_dns: '{check}'
     {global}
 }}
 node {{
@@ -162,6 +164,7 @@ routing {{
 ",
         hp = addr::HP,
         hp2 = addr::HP2,
+        check = BLOCKED,
     )
 }
 

@@ -99,7 +99,9 @@ fn http_connect_upstream_carries_tcp() {
         for (ip, upstream) in [(PROXIED, addr::HP), (PROXIED_V6, addr::HP_V6)] {
             ensure!(scene.lab.hc1.run(|| client::whoami_tcp(ip))?.ip() == upstream);
         }
-        let entries = scene.up1.as_ref().context("up1")?.opened();
+        let mut entries = scene.up1.as_ref().context("up1")?.opened();
+        // The daemon's own checks go elsewhere.
+        entries.retain(|target| !target.starts_with(&BLOCKED.to_string()));
         ensure!(entries.len() == 2, "{entries:?}");
         Ok(())
     });

@@ -169,6 +169,7 @@ fn group(number: u8, nested: Option<u8>) -> GroupDef {
         check_url: None,
         tolerance_ms: None,
         idle_timeout_s: None,
+        probing: Default::default(),
         add_latency: Vec::new(),
         interrupt_connections: false,
         icon: None,

@@ -83,6 +83,14 @@ pub enum Family {
 impl Family {
     /// Both, in the order of their discriminants.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "v4",
+            Self::V6 => "v6",
+        }
+    }
 }
 
 /// Text that must not be printed: share links, passwords, subscription URLs.

@@ -15,7 +15,7 @@ use honk_policy::{
 use super::{
     Shared,
     error::ApiError,
-    layer,
+    layer, metrics_health,
     query::{Nothing, Params},
     server, status,
 };
@@ -73,6 +73,7 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
     groups(engine, &mut page);
     subscriptions(engine, &mut page);
     dns(engine, &mut page);
+    metrics_health::health(engine, &mut page);
     for (level, count) in log::LEVELS.iter().zip(log::counts()) {
         page.count(&names::LOG_EVENTS, &[level], count);
     }
@@ -333,11 +334,6 @@ fn groups(engine: &Engine, page: &mut Page) {
     for (policy, count) in policies {
         page.count(&names::GROUPS, &[policy], count);
     }
-    page.count(
-        &names::NODES,
-        &["unknown"],
-        snapshot.groups.nodes().len() as u64,
-    );
     for group in &views {
         for (network, sel) in [("tcp", &group.tcp), ("udp", &group.udp)] {
             for state in ["alive", "dead", "udp_incapable", "disabled"] {

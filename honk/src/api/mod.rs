@@ -12,6 +12,7 @@ pub(crate) mod error;
 mod groups;
 mod layer;
 mod metrics;
+mod metrics_health;
 mod nodes;
 mod query;
 mod reload;

@@ -1,6 +1,6 @@
 //! Nodes.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Json,
@@ -8,6 +8,7 @@ use axum::{
 };
 use honk_policy::{
     group::builtin,
+    health::View,
     id::{MemberId, NodeId},
     node::Node as Configured,
 };
@@ -18,9 +19,10 @@ use super::{
     Shared,
     doc::{Node, NodeOrigin, Page},
     error::ApiError,
+    metrics_health,
     query::{self, Nothing, Paging, Params},
 };
-use crate::app::{admission::is_builtin, engine::Engine, snapshot::Snapshot};
+use crate::app::{admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot};
 
 /// Filters of the list.
 #[derive(Debug, Deserialize)]
@@ -61,7 +63,8 @@ pub(super) async fn list(
         nodes.retain(|(_, n)| of(n));
     }
     let active = active(&shared.engine);
-    let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active);
+    let view = view(&shared.engine);
+    let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active, &view);
     let paging = Paging {
         limit: filter.limit,
         cursor: filter.cursor,
@@ -79,7 +82,9 @@ pub(super) async fn one(
     let snapshot = shared.engine.snapshot();
     let node = all(&snapshot).find(|n| n.id == id);
     let node = node.ok_or_else(|| ApiError::not_found("node", "no such node"))?;
-    Ok(Json(document(&snapshot, node, &active(&shared.engine))))
+    let view = view(&shared.engine);
+    let active = active(&shared.engine);
+    Ok(Json(document(&snapshot, node, &active, &view)))
 }
 
 /// Configured nodes in order, then the built-ins.
@@ -97,8 +102,19 @@ fn active(engine: &Engine) -> HashMap<NodeId, usize> {
     active
 }
 
+/// What is known of the health of nodes.
+fn view(engine: &Engine) -> Arc<View> {
+    let report = engine.prober().map(Prober::report);
+    report.map(|r| Arc::clone(&r.view)).unwrap_or_default()
+}
+
 /// Where a server is stays out: an address with a port is half a credential.
-fn document(snapshot: &Snapshot, node: &Configured, active: &HashMap<NodeId, usize>) -> Node {
+fn document(
+    snapshot: &Snapshot,
+    node: &Configured,
+    active: &HashMap<NodeId, usize>,
+    view: &View,
+) -> Node {
     let groups = snapshot.groups.groups().filter(|g| {
         let mut members = g.members.iter();
         members.any(|m| m.id() == MemberId::Node(node.id))
@@ -121,7 +137,12 @@ fn document(snapshot: &Snapshot, node: &Configured, active: &HashMap<NodeId, usi
         }),
         groups: groups.map(|g| g.id.0.to_string()).collect(),
         builtin,
-        state: if builtin { "alive" } else { "unknown" }.to_owned(),
+        state: if builtin {
+            "alive"
+        } else {
+            metrics_health::state(view, node.id)
+        }
+        .to_owned(),
         duplicate_name: namesakes > 1,
         active: active.get(&node.id).copied().unwrap_or(0),
     }

@@ -22,7 +22,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     bridge::{Rooms, dialer_settings, exit_of},
-    choices,
+    changes, choices,
     diag::Findings,
     engine::{Engine, Parts},
     kernel::{Kernel, KernelError},
@@ -42,6 +42,7 @@ use crate::{
     flow::CloseReason,
     inbound::{self, Inbound},
     outbound::{Dialer, tls},
+    probe::{self, Prober},
     state::{self, choices::Choices, dirs::Dirs},
     subscription::{Hub, Net, Store},
 };
@@ -140,7 +141,13 @@ impl Daemon {
             let router = crate::api::router(Arc::clone(&engine));
             tasks.spawn(socket.serve(router, peers, stop.clone()));
         }
-        tasks.spawn(sampler::run(Arc::clone(&engine), stop));
+        tasks.spawn(sampler::run(Arc::clone(&engine), stop.clone()));
+        let (prober, orders) = Prober::new();
+        engine.watch(prober);
+        let seed = Uuid::new_v4().as_u64_pair().0;
+        let watched = (Arc::clone(&engine), Arc::clone(&dialer));
+        tasks.spawn(probe::run(orders, watched.0, watched.1, seed, stop.clone()));
+        tasks.spawn(changes::run(Arc::clone(&engine), stop));
         Ok(Self {
             engine,
             inbound,

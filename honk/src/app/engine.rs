@@ -35,6 +35,7 @@ use crate::{
     dns::Dns,
     log,
     metrics::histogram::Histograms,
+    probe::Prober,
     state::{self, choices::Choices},
     subscription::Hub,
 };
@@ -158,6 +159,7 @@ pub(crate) struct Engine {
     /// Work that outlives the request or signal that asked for it: reloads.
     jobs: Mutex<JoinSet<()>>,
     carriers: OnceLock<Arc<dyn Carriers>>,
+    prober: OnceLock<Prober>,
     counters: Mutex<Option<(Instant, Arc<KernelCounters>)>>,
     rate: Mutex<RateMeter>,
     up_bps: AtomicU64,
@@ -210,6 +212,7 @@ impl Engine {
             gate: watch::Sender::new(GATE_CLOSED),
             jobs: Mutex::default(),
             carriers: OnceLock::new(),
+            prober: OnceLock::new(),
             counters: Mutex::default(),
             rate: Mutex::default(),
             up_bps: AtomicU64::new(0),
@@ -261,6 +264,17 @@ impl Engine {
 
     pub(crate) fn carriers(&self) -> Option<&Arc<dyn Carriers>> {
         self.carriers.get()
+    }
+
+    /// Connects the task that watches nodes; once.
+    pub(crate) fn watch(&self, prober: Prober) {
+        // As above.
+        let _ = self.prober.set(prober);
+    }
+
+    /// The task that watches nodes, once it runs.
+    pub(crate) fn prober(&self) -> Option<&Prober> {
+        self.prober.get()
     }
 
     /// Flows are intercepted from now on.

@@ -2,10 +2,12 @@
 
 pub(crate) mod admission;
 pub(crate) mod bridge;
+mod changes;
 mod choices;
 mod daemon;
 pub(crate) mod diag;
 pub(crate) mod engine;
+pub(crate) mod health;
 pub(crate) mod kernel;
 pub(crate) mod last_resort;
 pub(crate) mod loader;

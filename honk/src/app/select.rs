@@ -109,7 +109,6 @@ impl Engine {
 
     /// Takes over what health checks found: selections move, the kernel follows, and flows of
     /// groups that want it are closed. One caller, one call at a time.
-    #[cfg_attr(not(test), expect(dead_code, reason = "called by the prober"))]
     pub(crate) async fn health_changed(
         &self,
         health: Arc<dyn Health>,

@@ -136,7 +136,7 @@ families! {
     GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
         "TCP flows sent to a group's only node though it is dead.";
     NODES Gauge "honk_nodes" ["state"]
-        "Configured nodes. Without health checks every state is unknown.";
+        "Configured nodes: alive, dead, disabled, or unknown as long as nothing was observed.";
     SUB_NODES Gauge "honk_subscription_nodes" ["subscription"]
         "Nodes of a subscription that can be used.";
     SUB_FETCHES Counter "honk_subscription_fetches_total" ["subscription", "result"]
@@ -147,6 +147,26 @@ families! {
         "Traffic that the provider announced: used up, used down, allowed.";
     SUB_EXPIRE Gauge "honk_subscription_expire_timestamp_seconds" ["subscription"]
         "Unix time at which the account ends, if the provider announced it.";
+    NODE_UP Gauge "honk_node_up" ["node_id", "node", "subscription", "path"]
+        "1 while a node is alive on a path, 0 while it is dead; absent while unknown.";
+    NODE_DELAY Gauge "honk_node_delay_seconds" ["node_id", "node", "path"]
+        "Halving moving average of the answers to probes.";
+    NODE_TRANSITIONS Counter "honk_node_transitions_total" []
+        "Times that a node died or came back, over all paths and check URLs.";
+    PROBES Counter "honk_probes_total" ["kind", "result"]
+        "Probes of nodes that ended.";
+    PROBE_DURATION Histogram "honk_probe_duration_seconds" ["kind"]
+        "Duration of probes that got an answer.";
+    PROBES_RUNNING Gauge "honk_probes_running" []
+        "Probes under way; never more than 64.";
+    PROBE_TARGETS Gauge "honk_probe_targets" []
+        "Things that are judged: nodes by path, and members under the check URL of their group.";
+    PASSIVE_SKIPS Counter "honk_passive_skips_total" ["group"]
+        "Probes that flows through the selected member made unnecessary.";
+    IDLE_RAISED Gauge "honk_idle_timeout_raised" ["group"]
+        "Whether the idle timeout of a group was raised to the period of its probes.";
+    HEALTH_DROPPED Counter "honk_health_dropped_total" ["what"]
+        "What the health engine had no room for: targets, events, orders; and outcomes that came too late.";
     API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]
         "API requests answered.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]

@@ -6,6 +6,7 @@
 //! error message is always an error. Called by the namespace and host threads only.
 
 mod address;
+mod changes;
 mod filter;
 mod link;
 mod route;
@@ -21,6 +22,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use address::{Address, broadcast};
+pub(crate) use changes::Changes;
 #[cfg(test)]
 pub(crate) use filter::Filter;
 pub(crate) use filter::Side;

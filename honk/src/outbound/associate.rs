@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_policy::{id::Network, node::Protocol};
+use honk_policy::{
+    id::{Family, Network},
+    node::Protocol,
+};
 use honk_wire::{
     Target,
     socks5::{self, Bound, Command, Handshake, Mode, Refusal, Step},
@@ -22,8 +25,8 @@ use super::{
     Dialer, GREETING, REPLY, TOTAL,
     error::{Class, DialError, Stage},
     handshake::credentials,
+    open::{OpenError, reach},
     server::{Pipelining, ServerState},
-    stream,
 };
 use crate::socket::{self, Mark};
 
@@ -50,12 +53,13 @@ pub(crate) async fn associate(
     mark: Mark,
 ) -> Result<Association, DialError> {
     let started = Instant::now();
-    let mut result = Err(DialError::new(
-        Class::ConfigUnsupported,
-        "the server has said that it carries no UDP",
-    ));
+    let mut result = Err(no_udp());
     if state.udp() {
-        let opened = timeout(TOTAL, open(dialer, state, mark)).await;
+        let opened = async {
+            let _permit = dialer.permits.take().await;
+            Ok(open(dialer, state, None, mark).await?)
+        };
+        let opened = timeout(TOTAL, opened).await;
         result = opened.unwrap_or_else(|_| Err(DialError::timeout(Stage::Connect)));
     }
     let protocol = &state.node.protocol;
@@ -66,13 +70,34 @@ pub(crate) async fn associate(
     result
 }
 
+/// The server of a node has refused to carry datagrams at all.
+fn no_udp() -> DialError {
+    DialError::new(
+        Class::ConfigUnsupported,
+        "the server has said that it carries no UDP",
+    )
+}
+
+/// The same for a check, which takes no place from flows and is not counted as one. The caller
+/// owns the deadline.
+pub(crate) async fn check(
+    dialer: &Arc<Dialer>,
+    state: &Arc<ServerState>,
+    family: Option<Family>,
+) -> Result<Association, OpenError> {
+    if !state.udp() {
+        return Err(no_udp().into());
+    }
+    open(dialer, state, family, dialer.mark(0)).await
+}
+
 async fn open(
     dialer: &Arc<Dialer>,
     state: &Arc<ServerState>,
+    family: Option<Family>,
     mark: Mark,
-) -> Result<Association, DialError> {
-    let _permit = dialer.permits.take().await;
-    let (mut control, peer) = reach(dialer, state, mark).await?;
+) -> Result<Association, OpenError> {
+    let (mut control, peer) = reach(dialer, state, family, mark).await?;
     let (mut handshake, mut out) = start(state, peer, Command::UdpAssociate, Mode::Serial)?;
     let mut buffer = [0; 512];
     loop {
@@ -91,43 +116,19 @@ async fn open(
             .map_err(|_| late(stage))?
             .map_err(|e| DialError::carrier(stage, &e))?;
         if n == 0 {
-            return Err(DialError::new(
-                Class::UnknownPreResponse,
-                "the server closed the connection during the handshake",
-            ));
+            let text = "the server closed the connection during the handshake";
+            return Err(DialError::new(Class::UnknownPreResponse, text).into());
         }
         out.clear();
         let step = handshake.read(&buffer[..n], &mut out);
         if let Err(socks5::Error::Refused(Refusal::CommandUnsupported)) = step {
             state.no_udp();
         }
-        if let Step::Done { bound, .. } = step? {
+        if let Step::Done { bound, .. } = step.map_err(DialError::from)? {
             let relay = relay_address(dialer, bound, peer).await?;
             return Ok(Association { control, relay });
         }
     }
-}
-
-/// Connects to the first address that answers.
-async fn reach(
-    dialer: &Arc<Dialer>,
-    state: &Arc<ServerState>,
-    mark: Mark,
-) -> Result<(TcpStream, SocketAddr), DialError> {
-    let mut candidates = dialer.addresses(state).await?;
-    let mut last = DialError::timeout(Stage::Connect);
-    while let Some(peer) = candidates.advance() {
-        let connect = stream::connect(peer, mark);
-        match timeout(dialer.connect_timeout(), connect).await {
-            Ok(Ok(control)) => {
-                candidates.worked();
-                return Ok((control, peer));
-            }
-            Ok(Err(error)) => last = DialError::carrier(Stage::Connect, &error),
-            Err(_) => last = DialError::timeout(Stage::Connect),
-        }
-    }
-    Err(last)
 }
 
 /// A request for a relay that takes datagrams from any address of ours, or for a stream to
@@ -269,7 +270,7 @@ async fn attempt(
     state: &Arc<ServerState>,
     command: Command,
 ) -> Option<Attempt> {
-    let reached = timeout(TOTAL, reach(dialer, state, dialer.mark(0))).await;
+    let reached = timeout(TOTAL, reach(dialer, state, None, dialer.mark(0))).await;
     let (mut control, peer) = reached.ok()?.ok()?;
     let (mut handshake, out) = start(state, peer, command, Mode::Pipelined).ok()?;
     // As in a real handshake, where acknowledgements travel with data.

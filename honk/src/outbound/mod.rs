@@ -7,7 +7,9 @@
 pub(crate) mod associate;
 pub(crate) mod counters;
 pub(crate) mod error;
+pub(crate) mod feed;
 pub(crate) mod handshake;
+pub(crate) mod open;
 pub(crate) mod permits;
 pub(crate) mod resolve;
 pub(crate) mod server;
@@ -16,7 +18,7 @@ pub(crate) mod tls;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
 };
@@ -31,6 +33,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 use self::{
     counters::{DialCounters, DialRow},
     error::{Blame, Class, DialError, Stage},
+    feed::Feed,
     permits::Permits,
     resolve::{ResolveError, Resolved, Resolver},
     server::{Candidates, Known, ServerState},
@@ -80,6 +83,7 @@ pub(crate) struct Dialer {
     settings: ArcSwap<Settings>,
     pub(crate) permits: Permits,
     pub(crate) counts: DialCounters,
+    pub(crate) feed: Feed,
     resolver: Resolver,
     servers: RwLock<HashMap<NodeId, Arc<ServerState>>>,
     runtime: Handle,
@@ -95,6 +99,7 @@ impl Dialer {
             permits: Permits::new(settings.max_concurrent_dials),
             settings: ArcSwap::from_pointee(settings),
             counts: DialCounters::default(),
+            feed: Feed::default(),
             resolver: Resolver::default(),
             servers: RwLock::default(),
             runtime: Handle::current(),
@@ -175,6 +180,18 @@ impl Dialer {
         let (dialer, state) = (Arc::clone(self), Arc::clone(server));
         self.runtime
             .spawn(async move { done(dialer.look_up(&state).await) });
+    }
+
+    /// Addresses of any name, for a dial.
+    pub(crate) async fn addresses_of(&self, name: &str) -> Result<Arc<[IpAddr]>, DialError> {
+        match self.lookup(name).await {
+            Ok(found) => Ok(found.ips),
+            Err(error) if error.is_timeout() => {
+                let class = Class::Timeout(Stage::Resolve);
+                Err(DialError::new(class, error.to_string()))
+            }
+            Err(error) => Err(resolve_error(error.to_string())),
+        }
     }
 
     async fn look_up(&self, server: &ServerState) -> Result<Candidates, DialError> {

@@ -11,8 +11,13 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use honk_policy::node::{Host, Node, Protocol, Server};
+use honk_policy::{
+    id::Family,
+    node::{Host, Node, Protocol, Server},
+};
 use honk_wire::socks5::Mode;
+
+use super::{feed::Told, open::family_of};
 
 /// Addresses tried for one flow.
 const MAX_ATTEMPTS: usize = 6;
@@ -44,6 +49,19 @@ impl Candidates {
         let index = (self.start + self.tried) % self.list.addrs.len();
         self.tried += 1;
         self.list.addrs.get(index).copied()
+    }
+
+    /// Family of the address tried last.
+    pub(crate) fn family(&self) -> Family {
+        let index = (self.start + self.tried.saturating_sub(1)) % self.list.addrs.len().max(1);
+        let addr = self.list.addrs.get(index);
+        addr.map_or(Family::V4, |addr| family_of(addr.ip()))
+    }
+
+    /// Whether the server has an address in the family.
+    pub(crate) fn has(&self, family: Family) -> bool {
+        let v4 = family == Family::V4;
+        self.list.addrs.iter().any(|addr| addr.is_ipv4() == v4)
     }
 
     /// Whether [`advance`](Self::advance) has another one.
@@ -86,6 +104,8 @@ pub(crate) struct ServerState {
     pipelining: AtomicU8,
     doubted: AtomicU8,
     udp_refused: AtomicBool,
+    /// What the health engine was told.
+    pub(super) told: Told,
 }
 
 /// What [`ServerState::candidates`] knows.
@@ -120,6 +140,7 @@ impl ServerState {
             pipelining: AtomicU8::new(UNKNOWN),
             doubted: AtomicU8::new(0),
             udp_refused: AtomicBool::new(false),
+            told: Told::default(),
         }
     }
 

@@ -69,6 +69,31 @@ pub fn connect(
     Ok(())
 }
 
+/// Appends a request without body to an origin server. `host` is what stands in the URL, with
+/// its port unless that is the default; the connection is not used again.
+pub fn request(method: &str, host: &str, path: &str, out: &mut Vec<u8>) -> Result<(), Error> {
+    let word = |b: u8| b.is_ascii_graphic();
+    let clean = [method, host, path]
+        .iter()
+        .all(|part| !part.is_empty() && part.bytes().all(word));
+    if !clean || !path.starts_with('/') {
+        return Err(Error::Target);
+    }
+    for part in [
+        method,
+        " ",
+        path,
+        " HTTP/1.1\r\nHost: ",
+        host,
+        "\r\nUser-Agent: ",
+        USER_AGENT,
+        "\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+    ] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    Ok(())
+}
+
 /// IPv4-mapped addresses are written as IPv4; IPv6 goes in brackets.
 fn addr_text(addr: std::net::SocketAddr) -> String {
     std::net::SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
@@ -166,6 +191,25 @@ fn status(line: &[u8]) -> Result<u16, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_one_clean_head() {
+        let mut out = Vec::new();
+        request("HEAD", "check.test:8080", "/a?b", &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("HEAD /a?b HTTP/1.1\r\nHost: check.test:8080\r\n"));
+        assert!(text.ends_with("\r\nConnection: close\r\n\r\n"));
+        for (method, host, path) in [
+            ("HEAD", "a\r\nb", "/"),
+            ("HE AD", "a", "/"),
+            ("HEAD", "a", "b"),
+            ("HEAD", "", "/"),
+            ("HEAD", "a", "/ HTTP/1.1"),
+        ] {
+            let refused = request(method, host, path, &mut Vec::new());
+            assert_eq!(refused, Err(Error::Target), "{method:?} {host:?} {path:?}");
+        }
+    }
 
     #[test]
     fn the_request_names_the_target_twice_and_the_credentials_once() {

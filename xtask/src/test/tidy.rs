@@ -13,7 +13,7 @@ const MAX_LINES: usize = 600;
 const MAX_TEST_LINES: usize = 800;
 
 /// Rooms of the daemon and the rooms they may import; `flow` is the contract between them.
-const DAEMON_ROOMS: [(&str, &[&str]); 15] = [
+const DAEMON_ROOMS: [(&str, &[&str]); 16] = [
     ("api", &["app", "metrics", "flow"]),
     ("bypass", &["socket"]),
     ("datapath", &["netns", "netlink", "flow", "socket"]),
@@ -25,6 +25,7 @@ const DAEMON_ROOMS: [(&str, &[&str]); 15] = [
     ("netlink", &["netns"]),
     ("netns", &[]),
     ("outbound", &["socket", "flow"]),
+    ("probe", &["outbound"]),
     ("relay", &["socket", "outbound", "flow"]),
     ("socket", &[]),
     ("state", &[]),

@@ -1,19 +1,20 @@
 //! `group`: named bodies to group definitions, with policy spellings and reference checks.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use honk_grammar::{
     ast::{Decl, Item, Section, Span, Value},
-    diag::Diagnostic,
+    diag::{Diagnostic, Severity},
 };
 
 use super::{
-    FilterLine, GroupDef, Policy,
+    FilterLine, GroupDef, Policy, Probing,
     decl::{self, Fields, repeated},
     filter,
     keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
     report::{Report, did_you_mean},
+    timing::IDLE,
     typed::arg_text,
     value::shortened,
 };
@@ -82,15 +83,59 @@ pub(super) fn ordinal(index: usize) -> Ordinal {
 }
 
 /// Lowers the bodies in declaration order.
-pub(super) fn lower(report: &mut Report<'_>, bodies: &[&Section], names: &Names) -> Vec<GroupDef> {
-    bodies
-        .iter()
-        .enumerate()
-        .map(|(at, body)| one(report, body, ordinal(at), names))
-        .collect()
+pub(super) fn lower(
+    report: &mut Report<'_>,
+    bodies: &[&Section],
+    names: &Names,
+    check_interval: Duration,
+) -> Vec<GroupDef> {
+    let mut defs = Vec::with_capacity(bodies.len());
+    for (at, body) in bodies.iter().enumerate() {
+        let (def, fields) = one(report, body, ordinal(at), names);
+        idle_raised(report, body, &def, &fields, check_interval);
+        defs.push(def);
+    }
+    defs
 }
 
-fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names) -> GroupDef {
+/// Warns when a group would fall asleep between two of its own probes.
+fn idle_raised(
+    report: &mut Report<'_>,
+    body: &Section,
+    def: &GroupDef,
+    fields: &Fields,
+    check_interval: Duration,
+) {
+    let timing = def.timing(check_interval);
+    if !timing.raised {
+        return;
+    }
+    let entry = fields
+        .get("idle_timeout")
+        .or_else(|| fields.get("test_interval"));
+    let span = entry.map_or(body.name.span, |entry| entry.value);
+    let interval = timing.interval.as_secs();
+    let written = def.idle_timeout_s.unwrap_or(IDLE.as_secs());
+    let message = format!(
+        "group `{}`: probes come every {interval} s, so `idle_timeout` is raised from {written} s to that",
+        shortened(&def.name)
+    );
+    let finding = Diagnostic::new(
+        Severity::Warning,
+        "",
+        "group-idle-raised",
+        Some(span),
+        message,
+    );
+    report.push(finding.about("group", "idle_timeout"));
+}
+
+fn one(
+    report: &mut Report<'_>,
+    body: &Section,
+    ordinal: Ordinal,
+    names: &Names,
+) -> (GroupDef, Fields) {
     let name = body.name.text.as_str();
     let section = format!("group.{name}");
     let (items, trailing) = filter::trailing_strays(report, &body.items);
@@ -151,6 +196,7 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
             .into_iter()
             .find_map(|key| rest.fields.millis(key))
             .map(|ms| u16::try_from(ms).unwrap_or(u16::MAX)),
+        probing: probing(&rest.fields),
         idle_timeout_s: rest
             .fields
             .millis("idle_timeout")
@@ -162,7 +208,28 @@ fn one(report: &mut Report<'_>, body: &Section, ordinal: Ordinal, names: &Names)
     };
     unused_keys(report, name, policy, &rest.fields);
     references(report, &def, &rest.fields, names);
-    def
+    (def, rest.fields)
+}
+
+/// Keys about measurements; 0 and empty are not set.
+fn probing(fields: &Fields) -> Probing {
+    let millis = |key: &str| {
+        let ms = fields.millis(key).map(i64::unsigned_abs);
+        ms.filter(|ms| *ms > 0)
+    };
+    Probing {
+        test_interval_ms: millis("test_interval"),
+        passive_check: match fields.text("passive_check") {
+            Some("on") => Some(true),
+            Some("off") => Some(false),
+            _ => None,
+        },
+        ping_url: fields
+            .text("ping_url")
+            .filter(|url| !url.is_empty())
+            .map(str::to_owned),
+        ping_timeout_ms: millis("ping_timeout"),
+    }
 }
 
 /// What an automatic group checks its members with; a selector checks nothing (G-018).
@@ -355,6 +422,9 @@ fn unused_keys(report: &mut Report<'_>, group: &str, policy: Policy, fields: &Fi
     unused("check_tolerance", probes, "key-unused");
     unused("idle_timeout", probes, "key-unused");
     unused("default", policy == Policy::Selector, "key-unused");
+    for key in ["test_interval", "passive_check"] {
+        unused(key, policy != Policy::Selector, "key-unused");
+    }
     for key in ["tolerance", "check_tolerance"] {
         if let Some(entry) = fields
             .get(key)

@@ -1,7 +1,7 @@
 //! From a parsed tree to one accepted configuration: joins repeated sections, runs the lowering
 //! of each, and says which changes a reload cannot carry out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use honk_grammar::{
     Parsed,
@@ -57,6 +57,13 @@ impl Settings {
     /// The declared value of a dotted key.
     pub fn get(&self, key: &str) -> Option<&Typed> {
         self.0.get(key)
+    }
+
+    /// The value of a key of `global`, declared or not.
+    pub fn global(&self, key: &str) -> Option<Typed> {
+        let row = keys::GLOBAL.iter().find(|row| row.name == key)?;
+        let declared = self.get(&format!("global.{key}")).cloned();
+        declared.or_else(|| default_of(row))
     }
 }
 
@@ -117,7 +124,7 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
     for name in ["chain", "bypass", "watch", "speedtest"] {
         later::lower(&mut report, name, sections.items(name), &mut names);
     }
-    let mut groups = group::lower(&mut report, &bodies, &names);
+    let mut groups = group::lower(&mut report, &bodies, &names, check_interval(&fields));
     let generated = usize::from(
         fields
             .list("wan_interface")
@@ -162,6 +169,12 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
         settings,
     };
     ((!is_fatal(&findings)).then_some(config), findings)
+}
+
+/// `check_interval` of `global`.
+fn check_interval(fields: &Fields) -> Duration {
+    let declared = fields.millis("check_interval").map(i64::unsigned_abs);
+    Duration::from_millis(declared.unwrap_or(30_000))
 }
 
 /// Dotted keys of class S whose effective value differs: a reload must be refused.

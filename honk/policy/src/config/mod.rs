@@ -5,6 +5,7 @@
 //! ([`keys`]). Opens no file and knows no running state.
 
 mod args;
+mod check;
 mod cond;
 mod decl;
 mod dns;
@@ -22,9 +23,11 @@ mod node;
 mod report;
 mod routing;
 mod subscription;
+mod timing;
 mod typed;
 pub mod value;
 
+pub use check::{BadCheckUrl, CheckDns, CheckUrl};
 pub use dns::{
     Dns, DnsAction, DnsCond, DnsRule, DnsTest, InternalName, Phase, Transport, Upstream,
 };
@@ -33,7 +36,10 @@ pub use lower::{Settings, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
 pub use report::{NOT_BUILT, group_findings, is_fatal, refuse_unbuilt};
 pub use subscription::{Source, Subscription};
+pub use timing::{Timing, timing};
 pub use typed::Typed;
+
+use std::time::Duration;
 
 use crate::{
     id::{Ordinal, Secret},
@@ -156,6 +162,8 @@ pub struct GroupDef {
     pub tolerance_ms: Option<u16>,
     /// `idle_timeout:` in seconds, as written.
     pub idle_timeout_s: Option<u64>,
+    /// How its members are measured.
+    pub probing: Probing,
     /// Milliseconds that a filter line adds to measured latencies: index of the line, offset.
     pub add_latency: Vec<(usize, i64)>,
     /// Close affected flows on a selection change.
@@ -164,6 +172,32 @@ pub struct GroupDef {
     pub icon: Option<Secret>,
     /// Made for a node that a rule names.
     pub implicit: bool,
+}
+
+impl GroupDef {
+    /// Period of probes and idle time; only urltest groups are ever idle.
+    pub fn timing(&self, check_interval: Duration) -> Timing {
+        let test = self.probing.test_interval_ms.map(Duration::from_millis);
+        let (test, idle) = match self.policy {
+            Policy::Selector => (None, Some(Duration::ZERO)),
+            Policy::UrlTest => (test, self.idle_timeout_s.map(Duration::from_secs)),
+            Policy::LoadBalance | Policy::Fallback | Policy::Score => (test, Some(Duration::ZERO)),
+        };
+        timing(test, idle, check_interval)
+    }
+}
+
+/// Keys of a group about measurements, as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probing {
+    /// `test_interval:` in milliseconds; 0 is absent.
+    pub test_interval_ms: Option<u64>,
+    /// `passive_check:`; `None` inherits.
+    pub passive_check: Option<bool>,
+    /// `ping_url:`.
+    pub ping_url: Option<String>,
+    /// `ping_timeout:` in milliseconds.
+    pub ping_timeout_ms: Option<u64>,
 }
 
 /// Selection policy.

@@ -379,6 +379,7 @@ impl Routing<'_, '_, '_> {
             check_url: None,
             tolerance_ms: None,
             idle_timeout_s: None,
+            probing: Default::default(),
             add_latency: Vec::new(),
             interrupt_connections: false,
             icon: None,

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::id::{Domain, Family, GroupId, MemberId, NodeId};
+use crate::{
+    health::{Condition, View},
+    id::{Domain, Family, GroupId, MemberId, NodeId},
+};
 
 /// A snapshot of node health. Asked while a table is made; a transition makes a new table.
 pub trait Health: fmt::Debug + Send + Sync {
@@ -41,5 +44,34 @@ impl Health for AllAlive {
 
     fn disabled(&self, _: NodeId) -> bool {
         false
+    }
+}
+
+impl From<Condition> for NodeState {
+    fn from(condition: Condition) -> Self {
+        let Condition {
+            alive,
+            latency_ms,
+            strikes,
+        } = condition;
+        Self {
+            alive,
+            latency_ms,
+            strikes,
+        }
+    }
+}
+
+impl Health for View {
+    fn state(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState> {
+        self.node(node, domain, family).map(Into::into)
+    }
+
+    fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState> {
+        self.member(group, member, family).map(Into::into)
+    }
+
+    fn disabled(&self, node: NodeId) -> bool {
+        self.is_disabled(node)
     }
 }

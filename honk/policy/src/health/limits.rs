@@ -10,8 +10,6 @@ pub const MAX_PROBES: usize = 64;
 pub const MAX_TARGETS: usize = 65_536;
 /// Samples kept of one node for people to look at.
 pub const HISTORY: usize = 10;
-/// Inactivity after which an automatic group stops probing, unless configured.
-pub const IDLE: Duration = Duration::from_secs(1800);
 
 /// Probe failures in a row that mean death.
 pub(super) const PROBE_DEATH: u8 = 3;

@@ -23,5 +23,5 @@ mod view;
 pub use event::{Effects, Event, Outcome, Probe, ProbeId, Shift, Subject, Transition, Urgency};
 pub use history::{Kind as SampleKind, Sample};
 pub use monitor::{Counts, Monitor, TestStart, Touched};
-pub use setup::{GroupFacts, NodeFacts, Selection, Setup, Timing, timing};
-pub use view::View;
+pub use setup::{GroupFacts, NodeFacts, Selection, Setup};
+pub use view::{Condition, View};

@@ -93,7 +93,10 @@ pub struct Monitor {
     running: BTreeMap<ProbeId, usize>,
     next_probe: u64,
     chance: Chance,
-    network_changed: Option<Moment>,
+    /// Until when further changes of the network wait.
+    network_quiet: Option<Moment>,
+    /// When they will be acted on.
+    network_again: Option<Moment>,
     parallel: usize,
     touched: Touched,
     untracked: usize,
@@ -115,7 +118,8 @@ impl Monitor {
             running: BTreeMap::new(),
             next_probe: 0,
             chance: Chance::new(seed),
-            network_changed: None,
+            network_quiet: None,
+            network_again: None,
             parallel: 1,
             touched: Touched::default(),
             untracked: 0,
@@ -180,7 +184,8 @@ impl Monitor {
         self.next_probe = before.next_probe;
         self.chance = before.chance.clone();
         self.disabled = before.disabled.clone();
-        self.network_changed = before.network_changed;
+        self.network_quiet = before.network_quiet;
+        self.network_again = before.network_again;
         self.late = before.late;
     }
 

@@ -3,19 +3,27 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{event::Subject, node, target::Target};
-use crate::{
-    group::{Health, NodeState},
-    id::{Domain, Family, GroupId, MemberId, NodeId},
-};
+use crate::id::{Domain, Family, GroupId, MemberId, NodeId};
+
+/// What is known of a node in one domain and family, or of a member under a check URL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condition {
+    /// Whether it may be selected.
+    pub alive: bool,
+    /// Halving moving average of its latency; `None` when unmeasured.
+    pub latency_ms: Option<f64>,
+    /// Failures of real traffic that it has not made good yet.
+    pub strikes: u32,
+}
 
 /// Per domain and family.
-type States = [[Option<NodeState>; 2]; 3];
+type States = [[Option<Condition>; 2]; 3];
 
 /// A picture.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     nodes: HashMap<NodeId, States>,
-    members: HashMap<(GroupId, MemberId), [Option<NodeState>; 2]>,
+    members: HashMap<(GroupId, MemberId), [Option<Condition>; 2]>,
     disabled: BTreeSet<NodeId>,
 }
 
@@ -46,7 +54,7 @@ impl View {
             if !target.cell.observed() && strikes == 0 {
                 continue;
             }
-            let state = Some(NodeState {
+            let state = Some(Condition {
                 alive: target.cell.alive(),
                 latency_ms: target.cell.average(),
                 strikes,
@@ -73,37 +81,33 @@ impl View {
         view
     }
 
-    /// Nodes that are switched off.
-    pub fn disabled_nodes(&self) -> &BTreeSet<NodeId> {
-        &self.disabled
+    /// State of a node over a family, or over the other where nothing was observed.
+    pub fn node(&self, node: NodeId, domain: Domain, family: Family) -> Option<Condition> {
+        either(self.nodes.get(&node)?[domain as usize], family)
+    }
+
+    /// State of a member under the check URL of its group; families as above.
+    pub fn member(&self, group: GroupId, member: MemberId, family: Family) -> Option<Condition> {
+        either(*self.members.get(&(group, member))?, family)
+    }
+
+    /// Whether a node is switched off.
+    pub fn is_disabled(&self, node: NodeId) -> bool {
+        self.disabled.contains(&node)
     }
 
     /// The state in exactly this family.
-    pub fn exact(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState> {
+    pub fn exact(&self, node: NodeId, domain: Domain, family: Family) -> Option<Condition> {
         self.nodes.get(&node)?[domain as usize][family as usize]
     }
 }
 
 /// A family in which nothing was observed, most often because the server has no address there,
 /// says what the other one says: a dead node is not reached over either.
-fn either(states: [Option<NodeState>; 2], family: Family) -> Option<NodeState> {
+fn either(states: [Option<Condition>; 2], family: Family) -> Option<Condition> {
     let [v4, v6] = states;
     match family {
         Family::V4 => v4.or(v6),
         Family::V6 => v6.or(v4),
-    }
-}
-
-impl Health for View {
-    fn state(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState> {
-        either(self.nodes.get(&node)?[domain as usize], family)
-    }
-
-    fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState> {
-        either(*self.members.get(&(group, member))?, family)
-    }
-
-    fn disabled(&self, node: NodeId) -> bool {
-        self.disabled.contains(&node)
     }
 }

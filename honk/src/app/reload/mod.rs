@@ -256,6 +256,9 @@ impl Engine {
         if let Some(carriers) = self.carriers() {
             carriers.update(&next.config.global);
         }
+        if let Some(prober) = self.prober() {
+            prober.configure();
+        }
         let flows = self.registry.list();
         if abort {
             let old = |f: &&Arc<FlowEntry>| f.generation < next.generation;

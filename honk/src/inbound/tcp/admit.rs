@@ -86,6 +86,7 @@ impl Worker {
             watch: Watch::Nothing,
             kept_alive: false,
             bulk: None,
+            unproven: None,
             seat,
             phase: Phase::Dialing(Box::new(Dial {
                 client: Some(accepted.fd),

@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::OwnedFd, sync::atomic::Ordering};
 
-use honk_policy::{id::Network, node::Protocol};
+use honk_policy::{
+    id::{Family, Network},
+    node::Protocol,
+};
 use rustix::{
     event::epoll::{self, EventFlags},
     net::{self, RecvFlags, SendFlags},
@@ -19,6 +22,7 @@ use crate::{
     outbound::{
         error::{DialError, Stage},
         handshake::Progress,
+        server::Candidates,
     },
     relay::{End, Relay},
     socket,
@@ -124,10 +128,13 @@ impl Worker {
         };
         let took = self.now.saturating_duration_since(dial.started);
         let (server, pipelined) = (dial.server.take(), dial.pipelined);
+        let family = dial.candidates.as_ref().map(Candidates::family);
         let dialer = &self.shared.dialer;
         match &server {
             Some(server) => {
                 dialer.counts.ok(Network::Tcp, &server.node.protocol, took);
+                let family = family.unwrap_or(Family::V4);
+                dialer.feed.dialed(server, family, took);
                 if !pipelined {
                     dialer.learn(server);
                 }
@@ -149,6 +156,7 @@ impl Worker {
         flow.phase = Phase::Relaying(Box::new(Relay::new(End::new(client), server_end, early)));
         flow.clock = self.now;
         flow.guard.entry.carrier.store(COPY, Ordering::Relaxed);
+        flow.unproven = server;
         self.step(token);
     }
 

@@ -2,7 +2,10 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use honk_policy::{id::Network, node::Protocol};
+use honk_policy::{
+    id::{Family, Network},
+    node::Protocol,
+};
 use honk_wire::{Target, socks5::Mode};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -189,6 +192,9 @@ impl Worker {
                     }
                 }
                 dialer.report(&server.node, &error);
+                let family = dial.candidates.as_ref().map(Candidates::family);
+                let family = family.unwrap_or(Family::V4);
+                dialer.feed.failed(server, family, &error);
                 &server.node.protocol
             }
             None => &Protocol::Direct,

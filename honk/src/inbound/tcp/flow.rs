@@ -33,6 +33,8 @@ pub(crate) struct Flow {
     pub(crate) kept_alive: bool,
     /// Set while the flow counts as bulk on its loop.
     pub(crate) bulk: Option<Bulk>,
+    /// The server, until an answer has come through it.
+    pub(crate) unproven: Option<Arc<ServerState>>,
     /// Place under the flow cap.
     pub(crate) seat: Seat,
 }

@@ -328,6 +328,12 @@ impl Worker {
         let (step, moved) = relay.step(&mut self.shop, &entry.counters);
         if moved > 0 {
             flow.clock = self.now;
+            if flow.unproven.is_some()
+                && entry.counters.down.load(Ordering::Relaxed) > 0
+                && let Some(server) = flow.unproven.take()
+            {
+                self.shared.dialer.feed.first_byte(&server);
+            }
         }
         if relay.spliced() && !spliced_before {
             entry.carrier.store(super::SPLICE, Ordering::Relaxed);

@@ -3,7 +3,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use honk_policy::{id::Network, node::Protocol};
+use honk_policy::{
+    id::{Family, Network},
+    node::Protocol,
+};
 use honk_wire::{
     Target,
     socks5::udp::{self, Header, MAX_PAYLOAD},
@@ -12,7 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use super::table::UdpFlow;
 use crate::{
-    outbound::{Dialer, associate, stream},
+    outbound::{Dialer, associate, open::family_of, server::ServerState, stream},
     socket::{
         Mark,
         mmsg::{BATCH, Outgoing, send},
@@ -24,6 +27,8 @@ use crate::{
 pub(super) struct Carrier {
     pub(super) socket: UdpSocket,
     wrap: Wrap,
+    /// The server and the family it was reached over.
+    pub(super) server: Option<(Arc<ServerState>, Family)>,
     /// Control connection of an association; its end is the end of the carrier.
     pub(super) control: Option<TcpStream>,
 }
@@ -52,6 +57,7 @@ impl Carrier {
         Ok(Self {
             socket: stream::udp(client, mark)?,
             wrap: Wrap::None,
+            server: None,
             control: None,
         })
     }
@@ -79,6 +85,7 @@ impl Carrier {
         Ok(Self {
             socket,
             wrap: Wrap::Socks5,
+            server: Some((server, family_of(found.relay.ip()))),
             control: Some(found.control),
         })
     }

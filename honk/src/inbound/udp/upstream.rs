@@ -10,7 +10,7 @@ use std::{
 
 use honk_policy::{
     dns::Lesson,
-    id::Network,
+    id::{Domain, Network},
     node::{Node, Protocol},
 };
 use honk_wire::Target;
@@ -55,6 +55,7 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<No
             }
             Err(error) => {
                 service.dialer.report(&leaf, &error);
+                service.dialer.feed.not_opened(&leaf, &error);
                 return service.end_tunnel(&tunnel, CloseReason::DialFailed);
             }
         }
@@ -119,6 +120,7 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
     let mut late = Vec::new();
     let mut run: Vec<Outgoing<'_>> = Vec::new();
     let mut current: Option<(ReplyKey, Arc<UdpSocket>)> = None;
+    let mut answered = None;
     for datagram in batch.iter().filter(|d| !d.cut) {
         let parsed = carrier.unwrap(datagram.source, datagram.payload);
         let named = parsed.and_then(|(from, payload)| Some((address(tunnel, from)?, payload)));
@@ -135,6 +137,7 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
             }
         };
         account(service, tunnel, source, payload.len(), now);
+        answered = Some(source.port());
         let key = service.replies.key(source);
         if current.as_ref().is_none_or(|(k, _)| *k != key) {
             send_run(service, &current, &mut run);
@@ -156,6 +159,14 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
         }
     }
     send_run(service, &current, &mut run);
+    if let (Some(port), Some((server, family))) = (answered, &carrier.server) {
+        let domain = if port == 53 {
+            Domain::DnsUdp
+        } else {
+            Domain::DataUdp
+        };
+        service.dialer.feed.answered(server, *family, domain);
+    }
     late
 }
 

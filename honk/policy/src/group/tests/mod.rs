@@ -72,6 +72,7 @@ fn all(name: &str) -> GroupDef {
         check_url: None,
         tolerance_ms: None,
         idle_timeout_s: None,
+        probing: Default::default(),
         add_latency: Vec::new(),
         interrupt_connections: false,
         icon: None,

@@ -336,12 +336,17 @@ impl Monitor {
         }
     }
 
+    /// A first change is acted on at once; those that follow closely make one more look.
     fn network(&mut self, now: Moment) {
-        let recent = |at| now.since(at) < LINK_QUIET;
-        if self.network_changed.is_some_and(recent) {
-            return;
+        match self.network_quiet {
+            Some(until) if now < until => self.network_again = Some(until),
+            _ => self.recheck_network(now),
         }
-        self.network_changed = Some(now);
+    }
+
+    pub(super) fn recheck_network(&mut self, now: Moment) {
+        self.network_quiet = Some(now + LINK_QUIET);
+        self.network_again = None;
         for at in 0..self.targets.len() {
             self.targets[at].absent = false;
             self.targets[at].cell.network_changed();

@@ -19,6 +19,9 @@ impl Monitor {
         if slept {
             self.spread(now);
         }
+        if self.network_again.is_some_and(|at| at <= now) {
+            self.recheck_network(now);
+        }
         while let Some(at) = self.queue.pop(now) {
             self.targets[at].due = None;
             let cause = self.targets[at].next;
@@ -38,7 +41,8 @@ impl Monitor {
 
     /// When something is due next. While all places are taken, an outcome is what is awaited.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.queue.next()
+        let next = self.queue.next().into_iter();
+        next.chain(self.network_again).min()
     }
 
     /// Tests all members of a group now and reports the end as an effect.

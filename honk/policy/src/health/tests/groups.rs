@@ -168,7 +168,7 @@ fn another_check_url_starts_afresh_and_is_tested() {
     let mut world = World::settled(with("http://a.test/"));
     let known = |world: &World| {
         let view = world.view();
-        view.url_state(group(1), MemberId::Node(node(1)), Family::V4)
+        view.member(group(1), MemberId::Node(node(1)), Family::V4)
             .is_some()
     };
     assert!(known(&world));

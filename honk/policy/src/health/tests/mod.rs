@@ -11,11 +11,10 @@ use std::{
 };
 
 use super::{
-    Effects, Event, GroupFacts, Monitor, NodeFacts, Outcome, Probe, ProbeId, Selection, Setup,
-    Shift, Subject, Transition, View,
+    Condition, Effects, Event, GroupFacts, Monitor, NodeFacts, Outcome, Probe, ProbeId, Selection,
+    Setup, Shift, Subject, Transition, View,
 };
 use crate::{
-    group::{Health as _, NodeState},
     id::{Domain, Family, GroupId, MemberId, NodeId, Uuid},
     time::Moment,
 };
@@ -248,8 +247,8 @@ impl World {
         self.monitor.view()
     }
 
-    pub(super) fn state(&self, n: u128) -> Option<NodeState> {
-        self.view().state(node(n), Domain::Tcp, Family::V4)
+    pub(super) fn state(&self, n: u128) -> Option<Condition> {
+        self.view().node(node(n), Domain::Tcp, Family::V4)
     }
 
     pub(super) fn alive(&self, n: u128) -> bool {
@@ -293,7 +292,7 @@ fn a_check_url_of_a_group_judges_its_members_for_that_group_only() {
     let mut world = World::settled(setup(vec![url, automatic(2, &[1, 2])]));
     let member = |world: &World, n| {
         let view = world.view();
-        view.url_state(group(1), MemberId::Node(node(n)), Family::V4)
+        view.member(group(1), MemberId::Node(node(n)), Family::V4)
     };
     assert!(member(&world, 1).unwrap().alive);
     // Only the probe of the URL fails: the node's own state stays.

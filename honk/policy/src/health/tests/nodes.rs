@@ -110,7 +110,7 @@ fn datagrams_are_judged_apart_from_streams() {
         ..automatic(1, &[1])
     };
     let mut world = World::settled(setup(vec![udp]));
-    let state = |world: &World, domain| world.view().state(node(1), domain, Family::V4);
+    let state = |world: &World, domain| world.view().node(node(1), domain, Family::V4);
     assert!(state(&world, Domain::DnsUdp).unwrap().alive);
     assert_eq!(state(&world, Domain::DataUdp), None, "nothing was sent yet");
     for (domain, death) in [(Domain::DnsUdp, 3), (Domain::DataUdp, 50)] {
@@ -142,7 +142,7 @@ fn a_family_without_address_says_what_the_other_says() {
     world.does.insert(node(1), Does::Refuse);
     world.select(1, 1, None);
     world.run(MINUTE * 3);
-    let state = world.view().state(node(1), Domain::Tcp, Family::V6);
+    let state = world.view().node(node(1), Domain::Tcp, Family::V6);
     assert!(!state.unwrap().alive);
     assert_eq!(world.view().exact(node(1), Domain::Tcp, Family::V6), None);
     let v6 = world.started.iter().filter(|(_, p)| v6(p)).count();
@@ -169,7 +169,7 @@ fn a_node_that_is_switched_off_is_not_probed() {
     world.run(MINUTE * 5);
     assert!(world.probes(1) <= 1, "one may have been due already");
     assert!(world.probes(2) > 5);
-    assert!(world.view().disabled(node(1)) && !world.view().disabled(node(2)));
+    assert!(world.view().is_disabled(node(1)) && !world.view().is_disabled(node(2)));
 }
 
 #[test]
@@ -183,5 +183,5 @@ fn publishing_names_those_that_may_differ() {
     world.monitor.disable([node(2)].into());
     let (view, touched) = world.monitor.publish();
     assert_eq!(touched.nodes, [node(1), node(2)].into());
-    assert!(view.disabled(node(2)));
+    assert!(view.is_disabled(node(2)));
 }

@@ -1,0 +1,338 @@
+//! The task: waits for whatever comes first, feeds the engine, starts probes, publishes.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use honk_policy::{
+    health::{Effects, Event, Monitor, Outcome, Probe, ProbeId, Shift, Subject, Urgency, View},
+    id::Domain,
+    node::Node,
+};
+use tokio::{
+    sync::watch,
+    task::{Id, JoinError, JoinSet},
+    time::{sleep, sleep_until},
+};
+
+use super::{
+    Command, Groups, Orders, PROBE_TIMEOUT, Plan, Report,
+    counts::Kind,
+    measure::{self, Failure, Fault, Request},
+};
+use crate::outbound::{Dialer, tls};
+
+/// Latencies are published this often.
+const PUBLISH: Duration = Duration::from_secs(1);
+/// What flows tell is gathered this long.
+const GATHER: Duration = Duration::from_millis(50);
+/// What groups select is looked up this often, unless it was just changed from here.
+const LEARN: Duration = Duration::from_millis(250);
+/// Longest sleep: the report stays fresh, and a jump of the clock is noticed.
+const NAP: Duration = Duration::from_secs(5);
+
+/// Runs until told to stop. Probes under way end with it.
+pub(crate) async fn run<G: Groups>(
+    orders: Orders,
+    groups: Arc<G>,
+    dialer: Arc<Dialer>,
+    seed: u64,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut task = Task {
+        monitor: Monitor::new(seed),
+        view: Arc::default(),
+        plan: groups.plan(),
+        learned: None,
+        probes: JoinSet::new(),
+        numbers: HashMap::new(),
+        due: None,
+        published: Instant::now(),
+        orders,
+        groups,
+        dialer,
+    };
+    task.configure().await;
+    loop {
+        let wake = task.wake();
+        let stopped = async { stop.wait_for(|stop| *stop).await.map(|_| ()) };
+        let cause = tokio::select! {
+            _ = stopped => break,
+            order = task.orders.orders.recv() => order.map_or(Cause::Orphaned, Cause::Order),
+            Some(ended) = task.probes.join_next_with_id() => Cause::Ended(ended),
+            () = task.dialer.feed.changed() => Cause::News,
+            () = sleep_until(wake.into()) => Cause::Time,
+        };
+        match cause {
+            Cause::Order(order) => task.obey(order).await,
+            Cause::Ended(ended) => task.ended(ended),
+            Cause::News => {
+                // Flows come in crowds; one look serves them all.
+                sleep(GATHER).await;
+                task.listen();
+            }
+            Cause::Time => {}
+            Cause::Orphaned => break,
+        }
+        task.turn().await;
+    }
+    task.probes.shutdown().await;
+}
+
+/// What ended a wait.
+enum Cause {
+    Order(Command),
+    Ended(Result<(Id, Outcome), JoinError>),
+    News,
+    Time,
+    /// Nobody is left who could give orders.
+    Orphaned,
+}
+
+struct Task<G> {
+    monitor: Monitor,
+    /// As last published.
+    view: Arc<View>,
+    plan: Plan,
+    /// When the engine last heard what groups select.
+    learned: Option<Instant>,
+    probes: JoinSet<Outcome>,
+    /// Numbers of the probes under way.
+    numbers: HashMap<Id, ProbeId>,
+    /// Something to publish.
+    due: Option<Urgency>,
+    published: Instant,
+    orders: Orders,
+    groups: Arc<G>,
+    dialer: Arc<Dialer>,
+}
+
+impl<G: Groups> Task<G> {
+    async fn configure(&mut self) {
+        // Probes of the generation before say nothing about this one.
+        self.probes.shutdown().await;
+        self.numbers.clear();
+        self.plan = self.groups.plan();
+        if self.plan.speaks_tls() {
+            // Reads the certificates of the system, the first time.
+            let _ = tokio::task::spawn_blocking(tls::web).await;
+        }
+        let mut out = Effects::default();
+        let now = self.orders.shared.now();
+        self.monitor
+            .configure(self.plan.setup.clone(), now, &mut out);
+        self.learned = None;
+        self.due = Some(Urgency::Now);
+        self.act(out);
+    }
+
+    async fn obey(&mut self, command: Command) {
+        let now = self.orders.shared.now();
+        let mut out = Effects::default();
+        match command {
+            Command::Configure => return self.configure().await,
+            Command::Network => self.monitor.handle(Event::NetworkChanged, now, &mut out),
+            Command::Test(group, tell) => {
+                // Whoever asked may be gone.
+                let _ = tell.send(self.monitor.test_group(group, now, &mut out));
+            }
+        }
+        self.act(out);
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+        let mut next = Some(ended);
+        // Take along those that have ended, too.
+        while let Some(ended) = next {
+            let (id, outcome) = ended.unwrap_or_else(|error| {
+                tracing::error!(target: "honk::health", %error, "a probe broke");
+                (error.id(), Outcome::Neutral)
+            });
+            if let Some(probe) = self.numbers.remove(&id) {
+                self.hear(Event::Probed { probe, outcome });
+            }
+            next = self.probes.try_join_next_with_id();
+        }
+    }
+
+    fn listen(&mut self) {
+        self.learn();
+        for event in self.dialer.feed.drain() {
+            self.hear(event);
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        let mut out = Effects::default();
+        let now = self.orders.shared.now();
+        self.monitor.handle(event, now, &mut out);
+        self.act(out);
+    }
+
+    /// When to look again, whatever happens.
+    fn wake(&self) -> Instant {
+        let now = self.orders.shared.now();
+        let next = self.monitor.next_deadline();
+        let mut wait = next.map_or(NAP, |at| at.since(now)).min(NAP);
+        if self.due.is_some() {
+            let left = PUBLISH.saturating_sub(self.published.elapsed());
+            wait = wait.min(left);
+        }
+        Instant::now() + wait
+    }
+
+    async fn turn(&mut self) {
+        self.learn();
+        let mut out = Effects::default();
+        let now = self.orders.shared.now();
+        self.monitor.tick(now, &mut out);
+        self.act(out);
+        let ripe = match self.due {
+            Some(Urgency::Now) => true,
+            Some(Urgency::Soon | Urgency::None) => self.published.elapsed() >= PUBLISH,
+            None => false,
+        };
+        if ripe {
+            self.publish().await;
+        }
+        if ripe || self.published.elapsed() >= NAP {
+            self.report();
+        }
+    }
+
+    /// Tells the engine what groups select, and which are in use.
+    fn learn(&mut self) {
+        if self.learned.is_some_and(|at| at.elapsed() < LEARN) {
+            return;
+        }
+        self.learned = Some(Instant::now());
+        self.monitor.selected(&self.groups.selections());
+        let now = self.orders.shared.now();
+        for group in self.groups.used() {
+            self.monitor.used(group, now);
+        }
+    }
+
+    async fn publish(&mut self) {
+        self.due = None;
+        self.published = Instant::now();
+        let (view, touched) = self.monitor.publish();
+        self.view = Arc::new(view);
+        self.groups.judge(Arc::clone(&self.view), touched).await;
+        self.learned = None;
+        self.learn();
+    }
+
+    fn report(&self) {
+        let nodes = self.plan.setup.nodes.iter();
+        let lost = self.dialer.feed.lost();
+        self.orders.shared.events_lost.store(lost, Relaxed);
+        self.orders.shared.publish(Report {
+            view: Arc::clone(&self.view),
+            counts: self.monitor.counts(),
+            skips: self.monitor.skips().collect(),
+            history: nodes
+                .map(|n| (n.id, self.monitor.history(n.id)))
+                .filter(|(_, samples)| !samples.is_empty())
+                .collect(),
+        });
+    }
+
+    fn act(&mut self, out: Effects) {
+        for probe in out.start {
+            self.start(probe);
+        }
+        for transition in &out.transitions {
+            self.orders.shared.transitions.fetch_add(1, Relaxed);
+            self.tell(transition.subject, transition.shift);
+        }
+        if out.urgency > Urgency::None {
+            self.due = self.due.max(Some(out.urgency));
+        }
+    }
+
+    fn tell(&self, subject: Subject, shift: Shift) {
+        let (node, what) = match subject {
+            Subject::Node { node, domain, .. } => (self.groups.node(node), domain_name(domain)),
+            Subject::Member { group, member, .. } => (self.groups.leaf(group, member), "check_url"),
+        };
+        let name = node.as_ref().map_or("-", |node| node.name.as_str());
+        let family = subject.family().name();
+        match shift {
+            Shift::Died => {
+                tracing::warn!(target: "honk::health", node = name, domain = what, family, "node_dead");
+            }
+            Shift::Revived => {
+                tracing::info!(target: "honk::health", node = name, domain = what, family, "node_alive");
+            }
+        }
+    }
+
+    fn start(&mut self, probe: Probe) {
+        let (leaf, url, kind) = match probe.subject {
+            Subject::Node { node, domain, .. } => {
+                let kind = match domain {
+                    Domain::Tcp => Kind::Http,
+                    Domain::DnsUdp | Domain::DataUdp => Kind::Dns,
+                };
+                (self.groups.node(node), &self.plan.url, kind)
+            }
+            Subject::Member { group, member, .. } => {
+                let url = self.plan.group_urls.get(&group);
+                let url = url.unwrap_or(&self.plan.url);
+                (self.groups.leaf(group, member), url, Kind::Http)
+            }
+        };
+        let request = Request {
+            url: Arc::clone(url),
+            method: Arc::clone(&self.plan.method),
+            timeout: PROBE_TIMEOUT,
+        };
+        let dns = Arc::clone(&self.plan.dns);
+        let (dialer, shared) = (Arc::clone(&self.dialer), Arc::clone(&self.orders.shared));
+        let family = Some(probe.subject.family());
+        let Some(leaf) = leaf else {
+            // A member that leads nowhere, or a node of a generation that just ended.
+            let ended = self.probes.spawn(async { Outcome::Neutral });
+            self.numbers.insert(ended.id(), probe.id);
+            return;
+        };
+        let started = self.probes.spawn(async move {
+            let result = match kind {
+                Kind::Http => measure::url_test(&dialer, &leaf, family, &request).await,
+                Kind::Dns => measure::dns_test(&dialer, &leaf, family, &dns, PROBE_TIMEOUT).await,
+            };
+            let outcome = outcome(&leaf, &result);
+            if outcome != Outcome::Absent {
+                shared.counts.add(kind, &result);
+            }
+            outcome
+        });
+        self.numbers.insert(started.id(), probe.id);
+    }
+}
+
+fn outcome(leaf: &Node, result: &Result<Duration, Failure>) -> Outcome {
+    match result {
+        Ok(latency) => Outcome::Answer(*latency),
+        Err(failure) => {
+            tracing::debug!(target: "honk::health", node = %leaf.name, %failure, "probe_failed");
+            match failure.fault {
+                Fault::Node => Outcome::Failure,
+                Fault::Local => Outcome::Neutral,
+                Fault::NoFamily => Outcome::Absent,
+            }
+        }
+    }
+}
+
+/// Name of a domain in logs.
+fn domain_name(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Tcp => "tcp",
+        Domain::DnsUdp => "dns_udp",
+        Domain::DataUdp => "data_udp",
+    }
+}

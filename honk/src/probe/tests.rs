@@ -1,0 +1,466 @@
+//! The task and the measurements against SOCKS5 servers on loopback.
+
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use honk_policy::{
+    config::{CheckDns, CheckUrl},
+    health::{GroupFacts, NodeFacts, Selection, Setup, TestStart, Touched, View},
+    id::{Domain, Family, GroupId, MemberId, NodeId, Uuid},
+    node::{Host, Node, Protocol, Server},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    Groups, Plan, Prober,
+    measure::{self, Fault, Request, Stage},
+};
+use crate::outbound::{Dialer, Settings};
+
+/// Longest wait for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Serve,
+    /// Accepts, reads, says nothing.
+    Silence,
+    /// Refuses the target.
+    Refuse,
+    /// Serves, then sends no HTTP.
+    Garbage,
+}
+
+/// A SOCKS5 server that is its own origin: HTTP over CONNECT, DNS over its relay.
+struct Upstream {
+    node: Arc<Node>,
+    does: Arc<Mutex<Does>>,
+    open: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Upstream {
+    async fn start(name: &str) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let does = Arc::new(Mutex::new(Does::Serve));
+        let (open, accepted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = JoinSet::new();
+        let shared = (Arc::clone(&does), Arc::clone(&open), Arc::clone(&accepted));
+        tasks.spawn(async move {
+            let mut flows = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (does, open) = (*shared.0.lock().unwrap(), Arc::clone(&shared.1));
+                shared.2.fetch_add(1, SeqCst);
+                open.fetch_add(1, SeqCst);
+                flows.spawn(async move {
+                    let _ = serve(stream, does).await;
+                    open.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        let server = Server {
+            host: Host::Ip(at.ip()),
+            port: at.port(),
+            auth: None,
+        };
+        Self {
+            node: Arc::new(Node::new(name.to_owned(), Protocol::Socks5(server))),
+            does,
+            open,
+            accepted,
+            _tasks: tasks,
+        }
+    }
+
+    fn does(&self, does: Does) {
+        *self.does.lock().unwrap() = does;
+    }
+
+    fn id(&self) -> NodeId {
+        self.node.id
+    }
+}
+
+async fn serve(mut stream: TcpStream, does: Does) -> std::io::Result<()> {
+    let mut buffer = [0; 1024];
+    if does == Does::Silence {
+        while stream.read(&mut buffer).await? > 0 {}
+        return Ok(());
+    }
+    stream.read_exact(&mut buffer[..3]).await?;
+    stream.write_all(&[5, 0]).await?;
+    stream.read_exact(&mut buffer[..5]).await?;
+    let command = buffer[1];
+    let rest = match buffer[3] {
+        1 => 3 + 2,
+        3 => usize::from(buffer[4]) + 2,
+        _ => 15 + 2,
+    };
+    stream.read_exact(&mut buffer[..rest]).await?;
+    if does == Does::Refuse {
+        return stream.write_all(&[5, 5, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+    }
+    if command == 3 {
+        return relay(stream).await;
+    }
+    stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") && (does != Does::Garbage || seen.is_empty()) {
+        let n = stream.read(&mut buffer).await?;
+        if n == 0 {
+            return Ok(());
+        }
+        seen.extend_from_slice(&buffer[..n]);
+    }
+    let answer: &[u8] = match does {
+        Does::Garbage => b"SSH-2.0-nothing\r\n",
+        _ => b"HTTP/1.1 503 Not Today\r\n\r\n",
+    };
+    stream.write_all(answer).await
+}
+
+/// Answers any DNS query that comes through the relay: no such name.
+async fn relay(mut control: TcpStream) -> std::io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let port = socket.local_addr()?.port().to_be_bytes();
+    let reply = [5, 0, 0, 1, 127, 0, 0, 1, port[0], port[1]];
+    control.write_all(&reply).await?;
+    let (mut packet, mut end) = ([0; 2048], [0; 1]);
+    loop {
+        tokio::select! {
+            got = socket.recv_from(&mut packet) => {
+                let (n, from) = got?;
+                // Header of an IPv4 target: 10 bytes; then the query.
+                packet[12] |= 0x80;
+                packet[13] = 3;
+                socket.send_to(&packet[..n], from).await?;
+            }
+            _ = control.read(&mut end) => return Ok(()),
+        }
+    }
+}
+
+fn dialer() -> Arc<Dialer> {
+    Dialer::new(Settings {
+        own_mark: 0,
+        bootstrap: Vec::new(),
+        max_concurrent_dials: 4,
+        connect_timeout: Duration::from_secs(3),
+    })
+}
+
+fn request(url: &str, timeout: Duration) -> Request {
+    Request {
+        url: Arc::new(CheckUrl::parse(url).unwrap()),
+        method: "HEAD".into(),
+        timeout,
+    }
+}
+
+async fn test(node: &Arc<Node>, url: &str) -> Result<Duration, measure::Failure> {
+    let request = request(url, Duration::from_secs(2));
+    measure::url_test(&dialer(), node, None, &request).await
+}
+
+#[tokio::test]
+async fn any_status_is_an_answer() {
+    let upstream = Upstream::start("a").await;
+    test(&upstream.node, "http://check.test/").await.unwrap();
+}
+
+#[tokio::test]
+async fn failures_name_their_stage() {
+    let upstream = Upstream::start("a").await;
+    for (does, url, stage) in [
+        (Does::Silence, "http://check.test/", Stage::Timeout),
+        (Does::Refuse, "http://check.test/", Stage::Handshake),
+        (Does::Garbage, "http://check.test/", Stage::Request),
+        (Does::Garbage, "https://check.test/", Stage::Tls),
+    ] {
+        upstream.does(does);
+        let limit = Duration::from_secs(if does == Does::Silence { 1 } else { 10 });
+        let request = request(url, limit);
+        let failed = measure::url_test(&dialer(), &upstream.node, None, &request).await;
+        let failed = failed.unwrap_err();
+        assert_eq!(
+            (failed.stage, failed.fault),
+            (stage, Fault::Node),
+            "{failed}"
+        );
+    }
+    let server = Server {
+        host: Host::Ip(Ipv4Addr::LOCALHOST.into()),
+        port: closed_port().await,
+        auth: None,
+    };
+    let gone = Arc::new(Node::new("gone".into(), Protocol::Socks5(server)));
+    let failed = test(&gone, "http://check.test/").await.unwrap_err();
+    assert_eq!(failed.stage, Stage::Dial, "{failed}");
+}
+
+/// A port that nobody listens on.
+async fn closed_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[tokio::test]
+async fn a_server_without_address_in_the_family_is_no_failure() {
+    let upstream = Upstream::start("a").await;
+    let request = request("http://check.test/", Duration::from_secs(5));
+    let v6 = Some(Family::V6);
+    let failed = measure::url_test(&dialer(), &upstream.node, v6, &request).await;
+    assert_eq!(failed.unwrap_err().fault, Fault::NoFamily);
+    assert_eq!(upstream.accepted.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_query_goes_through_the_relay_and_any_answer_counts() {
+    let upstream = Upstream::start("a").await;
+    let server = CheckDns {
+        host: "192.0.2.53".into(),
+        port: 53,
+        addresses: Vec::new(),
+    };
+    let limit = Duration::from_secs(10);
+    let result = measure::dns_test(&dialer(), &upstream.node, None, &server, limit).await;
+    result.unwrap();
+    upstream.does(Does::Refuse);
+    let result = measure::dns_test(&dialer(), &upstream.node, None, &server, limit).await;
+    assert_eq!(result.unwrap_err().stage, Stage::Handshake);
+}
+
+#[tokio::test]
+async fn giving_up_closes_the_connection() {
+    let upstream = Upstream::start("a").await;
+    upstream.does(Does::Silence);
+    let node = Arc::clone(&upstream.node);
+    let running = tokio::spawn(async move { test(&node, "http://check.test/").await });
+    until(|| upstream.open.load(SeqCst) == 1).await;
+    running.abort();
+    until(|| upstream.open.load(SeqCst) == 0).await;
+}
+
+async fn until(mut done: impl FnMut() -> bool) {
+    let wait = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.expect("it never happened");
+}
+
+/// One automatic group over all nodes, which selects the first that lives.
+#[derive(Debug)]
+struct World {
+    nodes: Vec<Arc<Node>>,
+    view: Mutex<Arc<View>>,
+    judged: Notify,
+}
+
+const GROUP: GroupId = GroupId(Uuid::from_u128(1));
+
+impl World {
+    fn alive(&self, node: NodeId) -> Option<bool> {
+        let view = self.view.lock().unwrap();
+        let state = view.node(node, Domain::Tcp, Family::V4);
+        state.map(|s| s.alive)
+    }
+}
+
+impl Groups for World {
+    fn plan(&self) -> Plan {
+        let ids: Vec<NodeId> = self.nodes.iter().map(|n| n.id).collect();
+        Plan {
+            setup: Setup {
+                nodes: ids
+                    .iter()
+                    .map(|id| NodeFacts {
+                        id: *id,
+                        families: vec![Family::V4],
+                    })
+                    .collect(),
+                groups: vec![GroupFacts {
+                    id: GROUP,
+                    tcp: ids.clone(),
+                    udp: ids,
+                    members: Vec::new(),
+                    check_url: None,
+                    automatic: true,
+                    interval: Duration::from_secs(2),
+                    idle: None,
+                    passive: false,
+                }],
+                parallel: 4,
+            },
+            url: Arc::new(CheckUrl::parse("http://check.test/").unwrap()),
+            method: "HEAD".into(),
+            dns: Arc::new(CheckDns {
+                host: "192.0.2.53".into(),
+                port: 53,
+                addresses: Vec::new(),
+            }),
+            group_urls: Default::default(),
+        }
+    }
+
+    fn selections(&self) -> Vec<Selection> {
+        let first = self.nodes.iter().find(|n| self.alive(n.id) != Some(false));
+        vec![Selection {
+            group: GROUP,
+            tcp: first.map(|n| n.id),
+            udp: None,
+            unseen: false,
+        }]
+    }
+
+    fn used(&self) -> Vec<GroupId> {
+        Vec::new()
+    }
+
+    fn node(&self, id: NodeId) -> Option<Arc<Node>> {
+        self.nodes.iter().find(|n| n.id == id).cloned()
+    }
+
+    fn leaf(&self, _: GroupId, _: MemberId) -> Option<Arc<Node>> {
+        None
+    }
+
+    async fn judge(&self, view: Arc<View>, _: Touched) {
+        *self.view.lock().unwrap() = view;
+        self.judged.notify_one();
+    }
+}
+
+/// A running task; it ends with this value.
+struct Running {
+    world: Arc<World>,
+    prober: Prober,
+    dialer: Arc<Dialer>,
+    stop: watch::Sender<bool>,
+    task: JoinSet<()>,
+}
+
+impl Running {
+    fn start(upstreams: &[&Upstream]) -> Self {
+        let world = Arc::new(World {
+            nodes: upstreams.iter().map(|u| Arc::clone(&u.node)).collect(),
+            view: Mutex::default(),
+            judged: Notify::new(),
+        });
+        let (prober, orders) = Prober::new();
+        let (stop, stopped) = watch::channel(false);
+        let dialer = dialer();
+        let mut task = JoinSet::new();
+        let groups = Arc::clone(&world);
+        task.spawn(super::run(orders, groups, Arc::clone(&dialer), 7, stopped));
+        Self {
+            world,
+            prober,
+            dialer,
+            stop,
+            task,
+        }
+    }
+
+    async fn until(&self, done: impl Fn(&World) -> bool) {
+        let wait = async {
+            while !done(&self.world) {
+                self.world.judged.notified().await;
+            }
+        };
+        timeout(PATIENCE, wait).await.expect("it never happened");
+    }
+}
+
+#[tokio::test]
+async fn the_task_finds_out_who_lives_and_who_does_not() {
+    let (a, b) = (Upstream::start("a").await, Upstream::start("b").await);
+    a.does(Does::Refuse);
+    let running = Running::start(&[&a, &b]);
+    let (dead, alive) = (a.id(), b.id());
+    running
+        .until(|w| w.alive(dead) == Some(false) && w.alive(alive) == Some(true))
+        .await;
+    let datagrams = |w: &World| {
+        let view = w.view.lock().unwrap();
+        let state = view.node(alive, Domain::DnsUdp, Family::V4);
+        state.is_some_and(|s| s.alive && s.latency_ms.is_some())
+    };
+    running.until(datagrams).await;
+    a.does(Does::Serve);
+    running.until(|w| w.alive(dead) == Some(true)).await;
+    assert!(running.prober.transitions() >= 2);
+    until(|| !running.prober.report().history.is_empty()).await;
+    let rows = running.prober.counts().rows();
+    assert!(rows.iter().all(|row| row.results[0] > 0), "{rows:?}");
+}
+
+#[tokio::test]
+async fn failing_flows_are_heard_of() {
+    let (a, b) = (Upstream::start("a").await, Upstream::start("b").await);
+    let running = Running::start(&[&a, &b]);
+    let id = a.id();
+    running.until(|w| w.alive(id) == Some(true)).await;
+    let server = running.dialer.server(&a.node);
+    let error = crate::outbound::error::DialError::timeout(crate::outbound::error::Stage::Connect);
+    for _ in 0..2 {
+        running.dialer.feed.failed(&server, Family::V4, &error);
+    }
+    let strikes = |w: &World| {
+        let view = w.view.lock().unwrap();
+        view.node(id, Domain::Tcp, Family::V4)
+            .map_or(0, |s| s.strikes)
+    };
+    running.until(|w| strikes(w) == 1).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_task_closes_what_it_opened() {
+    let a = Upstream::start("a").await;
+    a.does(Does::Silence);
+    let mut running = Running::start(&[&a]);
+    until(|| a.open.load(SeqCst) > 0).await;
+    running.stop.send_replace(true);
+    let ended = timeout(PATIENCE, running.task.join_next()).await;
+    assert!(ended.expect("it goes on").is_some());
+    until(|| a.open.load(SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn a_group_test_is_absorbed_by_one_that_runs() {
+    let a = Upstream::start("a").await;
+    let running = Running::start(&[&a]);
+    let id = a.id();
+    running.until(|w| w.alive(id) == Some(true)).await;
+    a.does(Does::Silence);
+    // The first test may still be under way for datagrams.
+    until_started(&running).await;
+    assert_eq!(running.prober.test_group(GROUP).await, TestStart::Absorbed);
+    let other = GroupId(Uuid::from_u128(2));
+    assert_eq!(running.prober.test_group(other).await, TestStart::Nothing);
+}
+
+async fn until_started(running: &Running) {
+    let wait = async {
+        while running.prober.test_group(GROUP).await != TestStart::Started {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.expect("it never started");
+}

@@ -1,0 +1,219 @@
+//! Nodes that die, fall silent, slow down or flap, and groups that must follow in time.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use honk_tests::client;
+use honk_tests::honk::Honk;
+use honk_tests::lab::addr;
+use honk_tests::scene::{BLOCKED, LOGIN, PROXIED, Scene, play};
+use honk_tests::serve::Fault;
+use honk_tests::wait;
+
+/// Longest wait for a switch; what is promised is shorter, but the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Both upstreams in one automatic group; `up1` first.
+fn config(policy: &str, global: &str, group: &str) -> String {
+    let (user, password) = LOGIN;
+    format!(
+        "global {{
+    lan_interface: lan
+    log_level: debug
+    tcp_check_url: 'http://{BLOCKED}/'
+    udp_check_dns: '{BLOCKED}'
+    {global}
+}}
+node {{
+    up1: 'socks5://{user}:{password}@{hp}:1080'
+    up2: 'socks5://{user}:{password}@{hp2}:1080'
+}}
+group {{
+    proxy {{
+        filter: name(up1, up2)
+        policy: {policy}
+        {group}
+    }}
+}}
+routing {{
+    dip({PROXIED}) -> proxy
+    fallback: direct
+}}
+",
+        hp = addr::HP,
+        hp2 = addr::HP2,
+    )
+}
+
+/// Waits until new flows leave through an upstream.
+fn leaves_by(scene: &Scene, upstream: IpAddr) -> Result<()> {
+    let hc1 = &scene.lab.hc1;
+    wait::until("flows to leave by the other upstream", PATIENCE, || {
+        let seen = hc1.run(|| client::whoami_tcp(PROXIED)).ok()?;
+        (seen.ip() == upstream).then_some(())
+    })
+}
+
+/// Waits until a node is alive, or dead, on its path for TCP.
+fn becomes(honk: &Honk, node: &str, alive: bool) -> Result<()> {
+    let label = format!("node=\"{node}\",node_id");
+    let seen = || -> Option<()> {
+        let text = honk.metrics().ok()?;
+        let line = text.lines().find(|line| {
+            line.starts_with("honk_node_up{")
+                && line.contains(&format!("node=\"{node}\""))
+                && line.contains("path=\"tcp_v4\"")
+        })?;
+        line.ends_with(if alive { " 1" } else { " 0" })
+            .then_some(())
+    };
+    wait::until(&format!("{label} to be alive={alive}"), PATIENCE, seen)
+}
+
+/// The node that the group selects for TCP.
+fn selected(honk: &Honk) -> Result<String> {
+    let group = honk.home.json(&["group", "show", "proxy"])?;
+    let name = group["now"]["tcp"]["selected_name"].as_str();
+    let name = name.or_else(|| group["selection"]["tcp"]["leaf_name"].as_str());
+    name.map(str::to_owned)
+        .with_context(|| format!("no selection in {group}"))
+}
+
+#[test]
+fn a_killed_node_is_left_and_nothing_leaks() {
+    play("a_killed_node_is_left_and_nothing_leaks", |scene| {
+        let config = config("fallback", "check_interval: 2s", "");
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", true)?;
+        leaves_by(scene, addr::HP)?;
+        scene.wan.reset()?;
+        scene.up1 = None;
+        leaves_by(scene, addr::HP2)?;
+        becomes(&honk, "up1", false)?;
+        ensure!(scene.leaked(PROXIED)? == 0);
+        // The first member is back, and the group stays where it is.
+        scene.revive_up1()?;
+        becomes(&honk, "up1", true)?;
+        let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?;
+        ensure!(seen.ip() == addr::HP2, "it went back to {seen}");
+        ensure!(scene.leaked(PROXIED)? == 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn failed_flows_alone_make_urltest_switch() {
+    play("failed_flows_alone_make_urltest_switch", |scene| {
+        // Periodic probes would take a quarter of an hour.
+        let config = config("urltest", "check_interval: 15m", "tolerance: 10000");
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", true)?;
+        becomes(&honk, "up2", true)?;
+        let first = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip();
+        let (fallen, other) = if first == addr::HP {
+            (&mut scene.up1, addr::HP2)
+        } else {
+            (&mut scene.up2, addr::HP)
+        };
+        *fallen = None;
+        leaves_by(scene, other)
+    });
+}
+
+#[test]
+fn a_silent_node_is_left() {
+    play("a_silent_node_is_left", |scene| {
+        let config = config("fallback", "check_interval: 2s", "");
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", true)?;
+        scene.wan.reset()?;
+        let up1 = scene.up1.as_ref().context("up1")?;
+        up1.faults().set(Fault::Blackhole);
+        becomes(&honk, "up1", false)?;
+        leaves_by(scene, addr::HP2)?;
+        ensure!(scene.leaked(PROXIED)? == 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_slow_node_loses_to_a_fast_one() {
+    play("a_slow_node_loses_to_a_fast_one", |scene| {
+        let config = config(
+            "urltest",
+            "check_interval: 1s",
+            "tolerance: 100\n passive_check: off",
+        );
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", true)?;
+        becomes(&honk, "up2", true)?;
+        for (slow, fast) in [(addr::HP, addr::HP2), (addr::HP2, addr::HP)] {
+            let late = Fault::Delay(Duration::from_millis(1500));
+            for (upstream, ip) in [(&scene.up1, addr::HP), (&scene.up2, addr::HP2)] {
+                let upstream = upstream.as_ref().context("upstream")?;
+                let fault = if ip == slow { late } else { Fault::None };
+                upstream.faults().set(fault);
+            }
+            leaves_by(scene, fast)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_flapping_node_does_not_make_the_group_flap() {
+    play("a_flapping_node_does_not_make_the_group_flap", |scene| {
+        let config = config("fallback", "check_interval: 1s", "");
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", true)?;
+        let changes =
+            |honk: &Honk| honk.metric("honk_group_selection_changes_total", "network=\"tcp\"");
+        let before = changes(&honk)?;
+        let start = Instant::now();
+        for _ in 0..2 {
+            let up1 = scene.up1.as_ref().context("up1")?;
+            up1.faults().set(Fault::Refuse);
+            becomes(&honk, "up1", false)?;
+            scene.up1.as_ref().context("up1")?.faults().set(Fault::None);
+            becomes(&honk, "up1", true)?;
+        }
+        let (switches, time) = (changes(&honk)? - before, start.elapsed());
+        // Away from the one that flaps, once; at most one more for every ten seconds.
+        let most = 1.0 + time.as_secs_f64() / 10.0;
+        ensure!((1.0..=most).contains(&switches), "{switches} in {time:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_check_url_of_a_group_decides_for_it() {
+    play("a_check_url_of_a_group_decides_for_it", |scene| {
+        // Nobody listens there: the group's own check fails, the nodes are fine.
+        let url = format!("check_url: 'http://{PROXIED}:9/'\n final: direct");
+        let config = config("fallback", "check_interval: 1s", &url);
+        let honk = Honk::start(&scene.lab, &config)?;
+        leaves_by(scene, addr::HG_WAN)?;
+        drop(honk);
+        let url = format!("check_url: 'http://{BLOCKED}/'\n final: direct");
+        let config = self::config("fallback", "check_interval: 1s", &url);
+        let _honk = Honk::start(&scene.lab, &config)?;
+        leaves_by(scene, addr::HP)
+    });
+}
+
+#[test]
+fn a_reload_keeps_what_is_known() {
+    play("a_reload_keeps_what_is_known", |scene| {
+        let config = config("fallback", "check_interval: 1s", "");
+        scene.up1 = None;
+        let honk = Honk::start(&scene.lab, &config)?;
+        becomes(&honk, "up1", false)?;
+        honk.reload(&config.replace("check_interval: 1s", "check_interval: 15m"))?;
+        ensure!(selected(&honk)? == "up2");
+        becomes(&honk, "up1", false)?;
+        let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?;
+        ensure!(seen.ip() == addr::HP2);
+        Ok(())
+    });
+}
