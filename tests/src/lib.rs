@@ -17,6 +17,7 @@ pub mod missing;
 pub mod netns;
 pub mod scene;
 pub mod serve;
+pub mod sim;
 pub mod skip;
 pub mod snapshot;
 pub mod tcx;

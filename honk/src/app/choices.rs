@@ -200,4 +200,22 @@ mod tests {
         world.engine.save_choices().await;
         assert!(read().is_empty());
     }
+
+    // G-150
+    #[tokio::test]
+    async fn a_pin_comes_back_under_the_configuration_it_was_made_under_only() {
+        let config = CONFIG.replace("policy: select", "policy: fallback");
+        let world = World::new(&config);
+        choose(&world, "b", Scope::Both).await;
+        let choices = stored(&world.engine.snapshot().groups, "r");
+        let other = World::new(&config);
+        let fresh = other.engine.snapshot().groups.clone();
+        let again = |revision| leaves(&restore(fresh.clone(), &choices, revision).0);
+        assert_eq!(again("r"), ["b", "b"]);
+        assert_eq!(again("s"), ["a", "a"]);
+        // A selector does not take over what was a pin.
+        let selector = World::new(CONFIG);
+        let (groups, _) = restore(selector.engine.snapshot().groups.clone(), &choices, "r");
+        assert_eq!(leaves(&groups), ["a", "a"]);
+    }
 }

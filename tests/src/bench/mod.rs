@@ -7,6 +7,7 @@
 
 mod compare;
 mod engine;
+mod groups;
 mod load;
 mod policy;
 mod slab;
@@ -87,6 +88,7 @@ pub fn run(settings: &Settings) -> Result<()> {
     }
     if wants("policy") {
         sink.add(policy::figures()?.into_iter().map(figure_line).collect())?;
+        sink.add(groups::figures()?.into_iter().map(figure_line).collect())?;
     }
     print_table(&sink.lines);
     Ok(())

@@ -120,6 +120,7 @@ fn tidy_step(tally: &mut Tally) -> Result<()> {
 fn unit(tally: &mut Tally) -> Result<()> {
     runner::run(tally, &["--workspace", "--exclude", "honk-tests"], None)?;
     runner::run(tally, &["-p", "honk-tests", "--lib", "--bins"], None)?;
+    runner::run(tally, &["-p", "honk-tests", "--test", "sim"], None)?;
     let mut docs = sh::cargo(&["test", "--quiet", "--workspace", "--doc"]);
     let status = sh::status(&mut docs)?;
     tally.check("examples in documents", status.success(), "see above");

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{
     health::Health,
-    live::{Live, TCP, UDP, V4, V6},
+    live::{Live, Resolver, TCP, UDP, V4, V6},
+    scan::Scans,
     standing::{self, Mark},
     table::{Final, Group, GroupTable, fam, net},
 };
@@ -157,11 +158,12 @@ impl GroupTable {
     fn settle(&mut self, work: &mut Work) {
         let shape = Arc::clone(&self.shape);
         let same = self.is_same_over_families();
+        let scans = Scans::new(&shape.lists);
         let mut any = false;
         for &index in &shape.order {
             if work.dirty[index] {
                 any = true;
-                let spread = self.settle_one(index, same, &work.leaves);
+                let spread = self.settle_one(index, same, &work.leaves, &scans);
                 for &parent in shape.parents[index].iter().filter(|_| spread) {
                     work.dirty[parent] = true;
                 }
@@ -171,14 +173,18 @@ impl GroupTable {
         let irregular = (0..self.groups.len()).filter(|&g| shape.heights[g].is_none());
         if any || work.dirty.contains(&true) {
             for index in irregular {
-                self.settle_one(index, same, &work.leaves);
+                self.settle_one(index, same, &work.leaves, &scans);
             }
         }
     }
 
     /// Whether groups that build on this one have work, too.
-    fn settle_one(&mut self, index: usize, same: bool, leaves: &[bool]) -> bool {
-        let new = self.resolver().settle(index, same);
+    fn settle_one(&mut self, index: usize, same: bool, leaves: &[bool], scans: &Scans) -> bool {
+        let resolver = Resolver {
+            scans: Some(scans),
+            ..self.resolver()
+        };
+        let new = resolver.settle(index, same);
         let old = &self.live[index];
         if **old != new {
             let spread = old.subs != new.subs || leads_to(&new, leaves);

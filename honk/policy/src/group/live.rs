@@ -13,6 +13,7 @@ use super::{
     fallback,
     graph::MAX_DEPTH,
     pick::{Lead, Outcome, Pick, Refuse, Source, Turn},
+    scan::{Found, Scans},
     shape::Shape,
     standing::{self, Mark, Standing, UrlMark},
     table::{Final, Group},
@@ -61,6 +62,8 @@ pub(super) struct Resolver<'a> {
     pub(super) urls: &'a [Option<Arc<[UrlMark]>>],
     /// Selections so far; those of groups further down are up to date.
     pub(super) live: &'a [Arc<Live>],
+    /// What lists of nodes have to offer, for groups that judge nodes like everybody.
+    pub(super) scans: Option<&'a Scans>,
 }
 
 /// A member that may serve.
@@ -167,8 +170,10 @@ impl Resolver<'_> {
         let group = &*self.groups[index];
         let mut measured = false;
         let incumbent = self.live[index].kept[network][family];
+        let scan = self.scan(index, network, family);
+        measured |= scan.as_ref().is_some_and(|found| found.measured);
         let best = {
-            let runners = (0..group.members.len() as u32).filter_map(|at| {
+            let mut runner = |at: u32| {
                 let candidate = self.candidate(index, at, network, family, above).ok()?;
                 measured |= candidate.latency.is_finite();
                 Some(Runner {
@@ -176,8 +181,21 @@ impl Resolver<'_> {
                     latency: candidate.latency,
                     struck: candidate.struck,
                 })
-            });
-            urltest::fastest(runners, incumbent, group.tolerance())?
+            };
+            let count = group.members.len() as u32;
+            match scan {
+                // The incumbent once more, and behind all: of equals it is not the first.
+                Some(found) => {
+                    let nested = (group.nodes.len() as u32..count).chain(incumbent);
+                    let others = nested.filter_map(&mut runner);
+                    let runners = found.best.into_iter().chain(others);
+                    urltest::fastest(runners, incumbent, group.tolerance())?
+                }
+                None => {
+                    let runners = (0..count).filter_map(&mut runner);
+                    urltest::fastest(runners, incumbent, group.tolerance())?
+                }
+            }
         };
         if network == UDP && !measured {
             // No evidence of its own: what serves TCP (G-131).
@@ -193,18 +211,29 @@ impl Resolver<'_> {
     fn turn(&self, index: usize, network: usize, family: usize, above: &mut Vec<usize>) -> Outcome {
         let group = &*self.groups[index];
         let count = group.nodes.len();
-        let eligible = |at: &u32| self.candidate(index, *at, network, family, above).is_ok();
-        let able: Vec<u32> = (0..group.members.len() as u32).filter(eligible).collect();
-        let nodes = able.iter().take_while(|at| (**at as usize) < count);
-        let nodes: Arc<[u32]> = nodes.map(|at| group.nodes[*at as usize]).collect();
+        let mut eligible = |at: &u32| {
+            let candidate = self.candidate(index, *at, network, family, above);
+            candidate.is_ok()
+        };
+        let scan = self.scan(index, network, family);
+        let nodes: Arc<[u32]> = match scan {
+            Some(found) => found.able,
+            None => {
+                let able = (0..count as u32).filter(&mut eligible);
+                able.map(|at| group.nodes[at as usize]).collect()
+            }
+        };
+        let able: Vec<u32> = (count as u32..group.members.len() as u32)
+            .filter(&mut eligible)
+            .collect();
         let mut nested = Vec::new();
         let mut via_final = nodes.is_empty();
-        for &at in &able[nodes.len()..] {
+        for at in able {
             let pick = self.lead(index, at, Source::Auto, network, family, above)?;
             via_final &= pick.via_final;
             nested.push(pick.lead);
         }
-        if able.is_empty() {
+        if nodes.is_empty() && nested.is_empty() {
             return Err(self.obstacle(index, network, family, above));
         }
         Ok(Pick {
@@ -228,10 +257,28 @@ impl Resolver<'_> {
         family: usize,
         above: &mut Vec<usize>,
     ) -> Refuse {
-        let count = self.groups[index].members.len() as u32;
-        let refused =
-            (0..count).filter_map(|at| self.candidate(index, at, network, family, above).err());
-        refused.fold(Refuse::NoMember, Refuse::worse)
+        let group = &*self.groups[index];
+        let scan = self.scan(index, network, family);
+        let (from, first) = match &scan {
+            Some(found) => (group.nodes.len() as u32, found.obstacle),
+            None => (0, Refuse::NoMember),
+        };
+        let refused = (from..group.members.len() as u32)
+            .filter_map(|at| self.candidate(index, at, network, family, above).err());
+        refused.fold(first, Refuse::worse)
+    }
+
+    /// What the direct nodes of a group have to offer, if nothing of the group's own changes how
+    /// they are judged.
+    fn scan(&self, index: usize, network: usize, family: usize) -> Option<Found> {
+        let group = &*self.groups[index];
+        let own_url = network == TCP && self.urls[index].is_some();
+        if own_url || !group.extra.is_empty() {
+            return None;
+        }
+        let list = self.shape.list_of[index];
+        let scans = self.scans?;
+        Some(scans.of(list, network, family, self.marks).clone())
     }
 
     /// What is known of a member, or why it may not serve (step 3).
@@ -393,7 +440,10 @@ impl Resolver<'_> {
         if network != TCP || self.shape.leaf_counts[index] != 1 {
             return None;
         }
-        self.only_leaf(index, 0).map(|lead| Pick {
+        let lead = self.only_leaf(index, 0)?;
+        // Switched off is not the same as dead.
+        let enabled = self.marks[lead.first() as usize][TCP][V4].enabled;
+        enabled.then_some(Pick {
             lead,
             source: Source::LastResort,
             via_final: false,

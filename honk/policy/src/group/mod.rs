@@ -18,6 +18,7 @@ mod live;
 mod member;
 mod pick;
 mod reach;
+mod scan;
 mod shape;
 mod slot;
 mod standing;

@@ -31,6 +31,10 @@ pub(super) struct Shape {
     pub(super) parents: Vec<Box<[usize]>>,
     /// Groups that list the leaf or have it as `final`.
     listed: Vec<Box<[u16]>>,
+    /// Lists of direct nodes, each once.
+    pub(super) lists: Box<[Arc<[u32]>]>,
+    /// Which of them each group has.
+    pub(super) list_of: Box<[usize]>,
     /// Distinct leaves below each group, over members only.
     pub(super) leaf_counts: Vec<usize>,
     /// Group by kernel slot.
@@ -69,7 +73,18 @@ impl Shape {
                 slots[usize::from(group.slot.0)] = number;
             }
         }
+        let mut lists: Vec<Arc<[u32]>> = Vec::new();
+        let mut known: HashMap<&[u32], usize> = HashMap::new();
+        let list_of = groups.iter().map(|group| {
+            *known.entry(&group.nodes).or_insert_with(|| {
+                lists.push(Arc::clone(&group.nodes));
+                lists.len() - 1
+            })
+        });
+        let list_of = list_of.collect();
         Self {
+            lists: lists.into(),
+            list_of,
             leaf_counts: leaf_counts(groups, leaves.len(), &places, &leaves),
             places,
             order,

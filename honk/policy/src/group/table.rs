@@ -403,6 +403,7 @@ impl GroupTable {
             marks: &self.marks,
             urls: &self.urls,
             live: &self.live,
+            scans: None,
         }
     }
 

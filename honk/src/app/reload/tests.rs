@@ -174,3 +174,27 @@ async fn one_reload_runs_one_waits_and_the_third_is_dropped() {
     assert_eq!(world.engine.snapshot().generation, 3);
     assert_eq!(world.engine.reloads.dropped.load(Ordering::Relaxed), 1);
 }
+
+// G-150
+#[tokio::test]
+async fn pins_are_stored_with_their_revision_and_end_with_a_reload() {
+    let world = World::new(&CONFIG.replace("policy: select", "policy: fallback"));
+    let proxy = world.engine.snapshot();
+    let proxy = proxy.groups.group_named("proxy").unwrap();
+    let change = crate::app::select::Change {
+        group: proxy.id,
+        scope: honk_policy::group::Scope::Both,
+        member: Some(proxy.member_named("b").unwrap().id()),
+        interrupt: None,
+    };
+    world.engine.select(change).await.unwrap();
+    assert_eq!(leaf(&world, "203.0.113.1:80"), "b");
+    world.engine.save_choices().await;
+    let stored = || crate::state::choices::load(&world.choices()).unwrap();
+    let revision = world.engine.snapshot().revision.to_string();
+    assert_eq!(stored()["proxy"].pin_revision, Some(revision));
+    assert_eq!(reload(&world).await.state, "done");
+    assert_eq!(leaf(&world, "203.0.113.1:80"), "a");
+    world.engine.save_choices().await;
+    assert!(stored().is_empty());
+}

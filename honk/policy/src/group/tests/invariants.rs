@@ -7,9 +7,9 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use super::*;
 use crate::{group::Member, node::Protocol};
 
-const GROUPS: usize = 6;
+pub(super) const GROUPS: usize = 6;
 
-fn pool() -> [Node; 4] {
+pub(super) fn pool() -> [Node; 4] {
     [socks(1, "a"), http(2, "b"), socks(3, "c"), http(4, "c")]
 }
 
@@ -30,16 +30,23 @@ fn reference() -> impl Strategy<Value = String> {
     prop_oneof![fixed.prop_map(str::to_owned), tag()]
 }
 
-fn defs() -> impl Strategy<Value = Vec<GroupDef>> {
+fn policy() -> impl Strategy<Value = Policy> {
+    use Policy::{Fallback, LoadBalance, Selector, UrlTest};
+    select(vec![Selector, Selector, UrlTest, LoadBalance, Fallback])
+}
+
+pub(super) fn defs() -> impl Strategy<Value = Vec<GroupDef>> {
     let def = (
         option::of(vec(filter(), 0..4)),
         option::of(reference()),
         option::of(reference()),
+        policy(),
     );
     vec(def, GROUPS).prop_map(|defs| {
         let numbered = defs.into_iter().enumerate();
         numbered
-            .map(|(i, (filters, default, final_))| GroupDef {
+            .map(|(i, (filters, default, final_, policy))| GroupDef {
+                policy,
                 filters,
                 default,
                 final_,
@@ -50,7 +57,7 @@ fn defs() -> impl Strategy<Value = Vec<GroupDef>> {
 }
 
 /// Ids of nodes a group can reach over members and finals; names of finals bind like lookups.
-fn reachable(
+pub(super) fn reachable(
     table: &GroupTable,
     group: &str,
     seen: &mut BTreeSet<String>,

@@ -8,6 +8,7 @@ mod membership;
 mod nesting;
 mod pins;
 mod policies;
+mod properties;
 mod ranking;
 mod selecting;
 mod slots;
