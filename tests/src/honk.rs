@@ -203,7 +203,13 @@ impl Honk {
 
     /// Starts with the configuration that lies in `home`.
     pub fn start_in(home: Home) -> Result<Self> {
-        let honk = Self::spawn(home)?;
+        let mut honk = Self::spawn(home)?;
+        // In short steps, so that a daemon that refuses fails the test at once.
+        wait::until("the daemon to start or end", PATIENCE, || {
+            let started = honk.home.cli(&["status", "--wait", "1"]);
+            let ended = matches!(honk.child.try_wait(), Ok(Some(_)) | Err(_));
+            (ended || started.is_ok_and(|output| output.status.success())).then_some(())
+        })?;
         honk.wait_running()?;
         Ok(honk)
     }
@@ -227,7 +233,7 @@ impl Honk {
     /// Waits until the gate is open and every named interface is hooked.
     pub fn wait_running(&self) -> Result<()> {
         self.home
-            .must(&["status", "--wait", "60"])
+            .must(&["status", "--wait", "1"])
             .context("the daemon did not start")
             .map(drop)
     }

@@ -97,6 +97,26 @@ fn cleanup_after_a_crash_leaves_nothing() {
 }
 
 #[test]
+fn cleanup_with_other_directories_spares_a_live_daemon() {
+    play(
+        "cleanup_with_other_directories_spares_a_live_daemon",
+        |scene| {
+            let honk = scene.honk()?;
+            let before = Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?;
+            let other = Home::named(&scene.lab, "other");
+            let pins = honk.home.bpffs.display().to_string();
+            let output = other.cli(&["cleanup", "--yes", "--bpf-pin-root", &pins])?;
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(output.status.code() == Some(6), "{}: {text}", output.status);
+            ensure!(text.contains("another honk runs"), "{text}");
+            Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?.must_equal(&before)?;
+            ensure!(scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+            Ok(())
+        },
+    );
+}
+
+#[test]
 fn twenty_reloads_under_load_fail_no_flow() {
     play("twenty_reloads_under_load_fail_no_flow", |scene| {
         let honk = scene.honk()?;
@@ -344,6 +364,47 @@ fn a_missing_capability_is_named() {
         );
         Snapshot::take(&scene.lab.hg, &scene.lab.bpffs())?.must_equal(&before)
     });
+}
+
+#[test]
+fn only_the_thread_that_unmounts_keeps_cap_sys_admin() {
+    play(
+        "only_the_thread_that_unmounts_keeps_cap_sys_admin",
+        |scene| {
+            let honk = scene.honk()?;
+            honk.reload(&config_with("dip(203.0.113.9) -> up2"))?;
+            ensure!(scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+            let mut names = Vec::new();
+            for task in std::fs::read_dir(format!("/proc/{}/task", honk.pid()))? {
+                let status = std::fs::read_to_string(task?.path().join("status"))?;
+                let field = |key: &str| {
+                    let line = status.lines().find_map(|l| l.strip_prefix(key));
+                    line.map(str::trim).unwrap_or_default()
+                };
+                let mut held = 0;
+                for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+                    held |= u64::from_str_radix(field(set), 16)?;
+                }
+                let name = field("Name:").to_owned();
+                // Bits of linux/capability.h: 12 is CAP_NET_ADMIN, 21 CAP_SYS_ADMIN.
+                ensure!(held >> 12 & 1 == 1, "{name} cannot work: {held:x}");
+                if held >> 21 & 1 == 1 {
+                    ensure!(name == "honk-host", "{name} holds CAP_SYS_ADMIN");
+                }
+                names.push(name);
+            }
+            for name in [
+                "honk",
+                "honk-host",
+                "honk-netns",
+                "honk-keeper",
+                "honk-worker",
+            ] {
+                ensure!(names.iter().any(|n| n == name), "no {name} in {names:?}");
+            }
+            Ok(())
+        },
+    );
 }
 
 #[test]

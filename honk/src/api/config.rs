@@ -14,6 +14,7 @@ use super::{
     Shared,
     doc::{ConfigInfo, Validation},
     error::ApiError,
+    etag::Tagged,
     query::{self, Nothing, Params},
 };
 use crate::{
@@ -21,14 +22,15 @@ use crate::{
     clock,
 };
 
-pub(super) async fn info(State(shared): State<Shared>, _: Params<Nothing>) -> Json<ConfigInfo> {
+pub(super) async fn info(State(shared): State<Shared>, _: Params<Nothing>) -> Tagged<ConfigInfo> {
     let snapshot = shared.engine.snapshot();
-    Json(ConfigInfo {
+    let info = ConfigInfo {
         config_revision: snapshot.revision.to_string(),
         generation: snapshot.generation,
         accepted_at: clock::text(snapshot.accepted_ms),
         entry: shared.engine.spec.entry.display().to_string(),
-    })
+    };
+    Tagged(snapshot.revision.to_string(), info)
 }
 
 /// JSON body of a validation: a file instead of a text.

@@ -183,6 +183,8 @@ pub(crate) struct Group {
     pub(crate) leaf_count: usize,
     pub(crate) selection: PerNet<Sel>,
     pub(crate) selection_revision: u64,
+    /// Changes with what is configured, not with what is selected.
+    pub(crate) revision: String,
     pub(crate) traffic: Traffic,
     pub(crate) warnings: Vec<Diag>,
 }

@@ -28,6 +28,7 @@ use super::{
         Traffic,
     },
     error::ApiError,
+    etag::{self, Tagged},
     query::{self, Nothing, Paging, Params},
 };
 use crate::app::{
@@ -55,22 +56,22 @@ pub(super) async fn one(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     _: Params<Nothing>,
-) -> Result<Json<Group>, ApiError> {
+) -> Result<Tagged<Group>, ApiError> {
     let id = GroupId(query::id(&id, "group")?);
     let snapshot = shared.engine.snapshot();
     let view = snapshot.groups.view(id).ok_or_else(unknown)?;
-    Ok(Json(shown(&shared.engine, &view)))
+    Ok(shown(&shared.engine, &view))
 }
 
 pub(super) async fn by_name(
     State(shared): State<Shared>,
     Path(name): Path<String>,
     _: Params<Nothing>,
-) -> Result<Json<Group>, ApiError> {
+) -> Result<Tagged<Group>, ApiError> {
     let snapshot = shared.engine.snapshot();
     let group = snapshot.groups.group_named(&name);
     let view = group.and_then(|g| snapshot.groups.view(g.id));
-    Ok(Json(shown(&shared.engine, &view.ok_or_else(unknown)?)))
+    Ok(shown(&shared.engine, &view.ok_or_else(unknown)?))
 }
 
 pub(super) async fn selection(
@@ -134,6 +135,7 @@ pub(super) async fn select(
         return Err(ApiError::bad_query("network", text));
     }
     let group = GroupId(query::id(&id, "group")?);
+    fence(&shared.engine, group, &headers)?;
     let wanted: Wanted = query::json(&headers, &body)?;
     let member = member(&shared.engine.snapshot(), group, &wanted.member_id)?;
     let change = Change {
@@ -149,9 +151,12 @@ pub(super) async fn unselect(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     Params(how): Params<HowToSelect>,
+    headers: HeaderMap,
 ) -> Result<Json<SelectionResult>, ApiError> {
+    let group = GroupId(query::id(&id, "group")?);
+    fence(&shared.engine, group, &headers)?;
     let change = Change {
-        group: GroupId(query::id(&id, "group")?),
+        group,
         scope: how.network.unwrap_or_default().scope(),
         member: None,
         interrupt: how.interrupt,
@@ -217,8 +222,36 @@ fn result(applied: &Applied, id: GroupId) -> Result<SelectionResult, ApiError> {
     })
 }
 
-fn shown(engine: &Engine, view: &GroupView) -> Group {
-    document(view, &engine.registry.stats().into_iter().collect())
+fn shown(engine: &Engine, view: &GroupView) -> Tagged<Group> {
+    let group = document(view, &engine.registry.stats().into_iter().collect());
+    Tagged(group.revision.clone(), group)
+}
+
+/// Changes with what the group is, not with what it selects or carries.
+fn revision(view: &GroupView) -> String {
+    let members: Vec<_> = view
+        .members
+        .iter()
+        .map(|m| (m.id.uuid().to_string(), &m.name))
+        .collect();
+    let configured = serde_json::json!([
+        view.name,
+        view.policy.name(),
+        view.default,
+        view.final_.as_ref().map(|f| &f.name),
+        view.interrupt_connections,
+        view.icon.as_ref().map(|icon| icon.reveal()),
+        view.filters,
+        members,
+    ]);
+    etag::revision("g", configured.to_string().as_bytes())
+}
+
+/// The change must build on the group as it is, if the client says on what it builds.
+fn fence(engine: &Engine, id: GroupId, headers: &HeaderMap) -> Result<(), ApiError> {
+    let snapshot = engine.snapshot();
+    let view = snapshot.groups.view(id).ok_or_else(unknown)?;
+    etag::check(headers, &[&revision(&view)])
 }
 
 fn document(view: &GroupView, stats: &Stats) -> Group {
@@ -256,6 +289,7 @@ fn document(view: &GroupView, stats: &Stats) -> Group {
             udp: sel(&view.udp),
         },
         selection_revision: view.selection_revision,
+        revision: revision(view),
         traffic: traffic(stats.get(view.name.as_str())),
         warnings: view.warnings.iter().map(diag::placeless).collect(),
     }

@@ -9,7 +9,7 @@ use axum::{
     Json,
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -18,6 +18,7 @@ use serde_json::json;
 use super::{
     Shared,
     error::{ApiError, ErrorBody},
+    etag,
 };
 
 /// Longest time of a request; those that wait on purpose ask for it (`wait_ms`).
@@ -57,6 +58,8 @@ pub(super) async fn envelope(
     let id = uuid::Uuid::new_v4().to_string();
     let surface = usize::from(request.uri().path() == "/metrics");
     let method = METHODS.iter().position(|m| *m == request.method().as_str());
+    let native = request.uri().path().starts_with("/api/v1");
+    let asked = (native && request.method() == Method::GET).then(|| request.headers().clone());
     let waits = request
         .uri()
         .query()
@@ -72,6 +75,9 @@ pub(super) async fn envelope(
         .into_response(),
     };
     let mut response = shaped(response, &id);
+    if let Some(asked) = asked {
+        response = etag::conditional(response, &asked).await;
+    }
     let class = usize::from(response.status().as_u16() / 100).clamp(2, 5) - 2;
     let method = method.unwrap_or(METHODS.len() - 1);
     REQUESTS[surface][method][class].fetch_add(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use super::{
     error::ApiError,
     layer, metrics_health,
     query::{Nothing, Params},
-    server, status,
+    seats, server, status,
 };
 use crate::{
     app::{
@@ -89,6 +89,7 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
         }
     }
     page.count(&names::API_REFUSED, &["denied"], server::refused());
+    page.count(&names::API_EVICTED, &[], seats::evicted());
     process::collect(&mut page);
     encode(&page.gathered(engine.histograms.gather()))
 }

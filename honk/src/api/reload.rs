@@ -16,6 +16,7 @@ use super::{
     Shared,
     doc::ReloadState,
     error::ApiError,
+    etag,
     layer::MAX_WAIT,
     query::{self, Nothing, Params},
 };
@@ -104,13 +105,11 @@ pub(super) async fn begin(
     };
     let engine = &shared.engine;
     let current = engine.snapshot();
+    etag::check(&headers, &[&current.revision])?;
     if let Some(revision) = &wanted.if_revision
         && **revision != *current.revision
     {
-        let details = serde_json::json!({ "current": &*current.revision });
-        let text = "another configuration is active by now";
-        let code = "revision_mismatch";
-        return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, code, text).details(details));
+        return Err(etag::mismatch(&current.revision));
     }
     if engine.reloading() {
         return Err(busy());

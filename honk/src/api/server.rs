@@ -6,23 +6,23 @@ use std::{
     io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use axum::Router;
+use hyper::service::Service as _;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
 };
+
+use super::seats::{Seat, Seats};
 
 /// Connections of one listener.
 const MAX_CONNECTIONS: usize = 64;
@@ -125,26 +125,23 @@ impl ApiSocket {
 
     /// Serves until `stop` turns true; then open requests may finish within a second.
     pub(crate) async fn serve(self, router: Router, peers: Peers, mut stop: watch::Receiver<bool>) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let seats = Seats::new(MAX_CONNECTIONS);
         let mut connections = JoinSet::new();
         loop {
-            let permit = tokio::select! {
-                _ = stop.wait_for(|s| *s) => break,
-                Some(_) = connections.join_next() => continue,
-                permit = Arc::clone(&permits).acquire_owned() => permit,
-            };
-            let Ok(permit) = permit else { break };
             let accepted = tokio::select! {
                 _ = stop.wait_for(|s| *s) => break,
+                Some(_) = connections.join_next() => continue,
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, _)) if admitted(&stream, peers) => {
+                    let seat = tokio::select! {
+                        _ = stop.wait_for(|s| *s) => break,
+                        seat = seats.take() => seat,
+                    };
+                    let Some(seat) = seat else { break };
                     let (router, stop) = (router.clone(), stop.clone());
-                    connections.spawn(async move {
-                        connection(stream, router, stop).await;
-                        drop(permit);
-                    });
+                    connections.spawn(connection(stream, router, seat, stop));
                 }
                 Ok(_) => {
                     REFUSED.fetch_add(1, Ordering::Relaxed);
@@ -178,17 +175,34 @@ fn admitted(stream: &UnixStream, peers: Peers) -> bool {
         .is_ok_and(|cred| peers.allows(cred.uid(), cred.gid(), cred.pid()))
 }
 
-async fn connection(stream: UnixStream, router: Router, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: UnixStream,
+    router: Router,
+    seat: Seat,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ)
         .max_buf_size(HEADER_BYTES);
-    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let router = TowerToHyperService::new(router);
+    let place = &seat;
+    let service = hyper::service::service_fn(|request| {
+        place.busy();
+        let answer = router.call(request);
+        async move {
+            let answer = answer.await;
+            place.idle();
+            answer
+        }
+    });
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A client that breaks off is its own affair.
         _ = serving.as_mut() => return,
+        () = seat.must_leave() => return,
         _ = stop.wait_for(|s| *s) => {}
     }
     serving.as_mut().graceful_shutdown();
@@ -221,6 +235,45 @@ mod tests {
         let text = "root:x:0:\nhonky:x:5:\nhonk:x:991:a,b\n";
         assert_eq!(group_number(text, "honk"), Some(991));
         assert_eq!(group_number(text, "hon"), None);
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_request_do_not_keep_others_out() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let dir = crate::state::file::tests::scratch("half-open");
+        let path = dir.join("api.sock");
+        let peers = Peers::system();
+        let socket = ApiSocket::bind(&path, peers).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let server = tokio::spawn(socket.serve(router, peers, stopped));
+        let mut half_open = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
+            half_open.push(stream);
+        }
+        let before = super::super::seats::evicted();
+        let mut client = UnixStream::connect(&path).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("here"), "{answer}");
+        // Only the oldest went; the deadline for headers would have ended them all.
+        assert_eq!(half_open[0].read(&mut [0; 1]).await.unwrap(), 0);
+        assert!(super::super::seats::evicted() > before);
+        let last = half_open.last_mut().unwrap();
+        last.write_all(b"st: x\r\n\r\n").await.unwrap();
+        assert_eq!(
+            last.read(&mut [0; 1]).await.unwrap(),
+            1,
+            "it is still served"
+        );
+        stop.send_replace(true);
+        drop(half_open);
+        server.await.unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[tokio::test]

@@ -288,6 +288,96 @@ async fn a_selection_moves_new_flows_and_closes_nothing_the_second_time() {
     assert_eq!(error["error"]["code"], "not_a_member");
 }
 
+/// Status, tag and body of a request with one more header.
+async fn with_header(
+    world: &World,
+    method: Method,
+    path: &str,
+    name: header::HeaderName,
+    value: &str,
+) -> (u16, String, Vec<u8>) {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header(header::CONTENT_TYPE, "application/json");
+    let request = request.header(name, value).body(Body::empty()).unwrap();
+    let response = send(world, request).await;
+    let tag = response.headers().get(header::ETAG);
+    let tag = tag.map_or("", |v| v.to_str().unwrap()).to_owned();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, tag, body.to_vec())
+}
+
+#[tokio::test]
+async fn an_answer_that_is_known_already_has_no_body() {
+    let world = World::new(CONFIG);
+    let id = proxy(&world).await["id"].as_str().unwrap().to_owned();
+    for (path, prefix) in [
+        (format!("/api/v1/groups/{id}"), "\"g-"),
+        ("/api/v1/groups/by-name/proxy".to_owned(), "\"g-"),
+        ("/api/v1/config".to_owned(), "\"c-"),
+        ("/api/v1/nodes".to_owned(), "\"b-"),
+        ("/api/v1/groups?fields=name".to_owned(), "\"b-"),
+    ] {
+        let ask = async |tag: &str| {
+            with_header(&world, Method::GET, &path, header::IF_NONE_MATCH, tag).await
+        };
+        let (status, tag, body) = ask("\"other\"").await;
+        assert_eq!((status, &tag[..3]), (200, prefix), "{path}");
+        assert!(!body.is_empty());
+        assert_eq!(ask(&tag).await, (304, tag.clone(), vec![]), "{path}");
+        assert_eq!(ask(&format!("W/{tag}")).await.0, 200, "{path}: weak");
+    }
+    let missing = "/api/v1/groups/by-name/nobody";
+    let (status, tag, _) =
+        with_header(&world, Method::GET, missing, header::IF_NONE_MATCH, "*").await;
+    assert_eq!((status, tag.as_str()), (404, ""), "errors have no tag");
+}
+
+#[tokio::test]
+async fn a_change_that_builds_on_something_else_is_refused() {
+    let world = World::new(CONFIG);
+    let group = proxy(&world).await;
+    let revision = group["revision"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/groups/{}/selection", group["id"].as_str().unwrap());
+    let drop_choice =
+        async |tag: &str| with_header(&world, Method::DELETE, &path, header::IF_MATCH, tag).await;
+    let (status, _, body) = drop_choice("\"g-0000000000000000\"").await;
+    let error: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (412, &json!("revision_mismatch"))
+    );
+    assert_eq!(error["error"]["details"]["current"], json!(revision));
+    let body = json!({"member_id": group["members"][1]["id"]}).to_string();
+    let request = Request::put(&path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::IF_MATCH, "\"g-0000000000000000\"")
+        .body(Body::from(body))
+        .unwrap();
+    let refused = send(&world, request).await.status();
+    assert_eq!(refused, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(proxy(&world).await["selection"], group["selection"]);
+    assert_eq!(drop_choice(&format!("\"{revision}\"")).await.0, 200);
+
+    // A selection is no new revision; a new member is.
+    let change = json!({"member_id": group["members"][1]["id"]});
+    call(&world, Method::PUT, &path, Some(change)).await;
+    assert_eq!(proxy(&world).await["revision"], json!(revision));
+    let (status, ..) = with_header(
+        &world,
+        Method::POST,
+        "/api/v1/reload",
+        header::IF_MATCH,
+        "\"c-0\"",
+    )
+    .await;
+    assert_eq!(status, 412);
+    world.edit(&CONFIG.replace("name(a, b)", "name(a, b, c)"));
+    call(&world, Method::POST, "/api/v1/reload?wait_ms=30000", None).await;
+    assert_ne!(proxy(&world).await["revision"], json!(revision));
+    assert_eq!(drop_choice(&format!("\"{revision}\"")).await.0, 412);
+}
+
 #[tokio::test]
 async fn nodes_show_no_server_and_no_credential() {
     let config = CONFIG.replace(

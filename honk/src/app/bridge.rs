@@ -173,6 +173,7 @@ impl Carriers for Rooms {
             ("tcp_spliced", tcp.spliced),
             ("udp_tunnels_evicted", udp.tunnels_evicted),
             ("udp_tunnels_refused", udp.tunnels_refused),
+            ("udp_reply_sockets_evicted", counters.udp.replies_evicted),
         ]
     }
 
@@ -187,6 +188,7 @@ impl Carriers for Rooms {
             flows: udp.flows,
             tunnels: udp.tunnels,
             reply_sockets: udp.reply_sockets,
+            queued_bytes: udp.queued_bytes,
             hits: c.hits,
             misses: c.misses,
             received: c.received,
@@ -194,6 +196,7 @@ impl Carriers for Rooms {
             drops: vec![
                 ("malformed", c.drop_malformed),
                 ("capacity", c.drop_capacity),
+                ("client_share", c.drop_client_share),
                 ("policy", c.drop_policy),
                 ("flow_queue", c.drop_flow_queue),
                 ("global_queue", c.drop_global_queue),
@@ -220,6 +223,7 @@ impl Carriers for Rooms {
             rows: counters.dials.into_iter().map(row).collect(),
             permits: counters.permits_used,
             limit: counters.permits_limit,
+            waiting: counters.permits_waiting,
             bounds: BUCKETS_MS.map(bound).to_vec(),
         }
     }

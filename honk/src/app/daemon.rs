@@ -41,6 +41,7 @@ use crate::{
     dns::Dns,
     flow::CloseReason,
     inbound::{self, Inbound},
+    netns,
     outbound::{Dialer, tls},
     probe::{self, Prober},
     state::{self, choices::Choices, dirs::Dirs},
@@ -93,6 +94,8 @@ impl Daemon {
         let (datapath, listeners) = Datapath::start(settings(plan, &candidate, dirs))
             .map_err(|e| Failure::new(exit_of(e.blame()), "datapath", e.to_string()))?;
         let kernel = Teardown(Some(datapath.clone()));
+        // Everything that needs it exists; the threads started from here on never have it.
+        netns::give_up_admin();
         let dns = Dns::new(Arc::new(datapath.clone()));
         let global = candidate.config.global.clone();
         let tables = candidate.tables.clone();

@@ -70,6 +70,8 @@ pub(crate) struct Datagrams {
     pub(crate) flows: usize,
     pub(crate) tunnels: usize,
     pub(crate) reply_sockets: usize,
+    /// Bytes that wait for tunnels to open.
+    pub(crate) queued_bytes: usize,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) received: u64,
@@ -83,6 +85,8 @@ pub(crate) struct Dials {
     pub(crate) rows: Vec<DialRow>,
     pub(crate) permits: usize,
     pub(crate) limit: usize,
+    /// Dials in line for a permit.
+    pub(crate) waiting: usize,
     /// Upper bounds of the duration buckets, in seconds.
     pub(crate) bounds: Vec<f64>,
 }

@@ -24,7 +24,7 @@ use crate::{
         exit::{Exit, Failure},
         plural, version,
     },
-    log,
+    log, netns,
     state::{
         dirs::Dirs,
         lock::{Lock, LockError, PidFile},
@@ -77,6 +77,7 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("honk-worker")
+        .on_thread_start(netns::give_up_admin)
         .build()
         .map_err(|e| {
             Failure::new(
@@ -224,8 +225,41 @@ fn dump(engine: &Engine) {
         gate = engine.gate(),
         flows = engine.registry.open(),
         reload = reload.state,
+        reloading = engine.reloading(),
+        threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count),
         "state dump"
     );
+    for group in snapshot.groups.views() {
+        for (network, sel) in [("tcp", &group.tcp), ("udp", &group.udp)] {
+            let leaf = sel.leaf.as_ref().map(|(_, name)| name.as_str());
+            let source = sel.source.map(|source| source.name());
+            tracing::error!(target: "honk", group = group.name, network, leaf, source, "state dump: group");
+        }
+    }
+    for i in engine.kernel.interfaces() {
+        tracing::error!(
+            target: "honk",
+            interface = i.name,
+            attached = i.attached,
+            pending = i.pending,
+            problem = i.problem,
+            "state dump: interface"
+        );
+    }
+    if let Some(carriers) = engine.carriers() {
+        let (udp, dials) = (carriers.datagrams(), carriers.dials());
+        tracing::error!(
+            target: "honk",
+            pipes = carriers.pipes(),
+            dials = dials.permits,
+            dials_waiting = dials.waiting,
+            udp_flows = udp.flows,
+            udp_tunnels = udp.tunnels,
+            udp_queued_bytes = udp.queued_bytes,
+            reply_sockets = udp.reply_sockets,
+            "state dump: queues"
+        );
+    }
 }
 
 #[cfg(test)]

@@ -348,6 +348,7 @@ mod tests {
                 udp: sel(None, None, "none"),
             },
             selection_revision: 0,
+            revision: "g-0".into(),
             traffic: Traffic::default(),
             warnings: vec![],
         }

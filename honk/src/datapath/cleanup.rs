@@ -1,11 +1,11 @@
-//! Removes what a dead daemon left (`honk cleanup`). Whether one is alive is the caller's
-//! question: it holds the lock.
+//! Removes what a dead daemon left (`honk cleanup`). The caller holds the lock of one runtime
+//! directory; a daemon that lives with another one is found by the owner of the namespace.
 
 use std::{collections::HashSet, path::Path};
 
 use super::{
     error::Error,
-    hooks, pair,
+    hooks, owner, pair,
     pins::{self, Pins},
     sysctl::Sysctls,
 };
@@ -26,9 +26,11 @@ pub(crate) struct CleanupReport {
 
 /// Removes links, pins, filters and the pair of the calling thread's namespace, and restores
 /// host settings. Goes on over failures and returns the first. A link `honk0` that honk did not
-/// make stays and counts as one.
+/// make stays and counts as one. Where a daemon lives, nothing is touched.
 pub(crate) fn cleanup(pin_root: &Path, runtime_dir: &Path) -> Result<CleanupReport, Error> {
     let mut rtnl = Rtnl::open()?;
+    // Held during the work, so that no daemon starts into it.
+    let _owner = owner::claim(&mut rtnl)?;
     let mut report = CleanupReport::default();
     if let Some(pins) = pins_of(pin_root)? {
         report.links = pins.clear();

@@ -34,7 +34,7 @@ pub(crate) enum Error {
     )]
     ForeignLink(&'static str),
     #[error(
-        "another honk owns {0} in this network namespace; stop it, or run `honk cleanup --yes` if it is dead"
+        "another honk runs in this network namespace and owns {0}; stop it first (another --runtime-dir does not help)"
     )]
     InUse(&'static str),
     #[error("interface {name}: link type {kind} is neither Ethernet nor a known header-less type")]

@@ -21,6 +21,7 @@ use super::{
     status,
     wake::Wake,
 };
+use crate::netns;
 
 /// Group states are compared with the kernel this often.
 const HEAL: Duration = Duration::from_secs(30);
@@ -41,7 +42,10 @@ impl Keeper {
             .name("honk-keeper".to_owned())
             .spawn({
                 let (wake, stop) = (Arc::clone(&wake), Arc::clone(&stop));
-                move || keep(&shared, events, &wake, &stop)
+                move || {
+                    netns::give_up_admin();
+                    keep(&shared, events, &wake, &stop);
+                }
             })?;
         Ok(Self {
             wake,

@@ -57,6 +57,8 @@ counters! {
         drop_malformed,
         /// Dropped: no room for another flow or tunnel.
         drop_capacity,
+        /// Dropped: the client has its share of the flows.
+        drop_client_share,
         /// Dropped: admission refused the flow, now or a moment ago.
         drop_policy,
         /// Dropped: the queue of the flow was full.

@@ -61,11 +61,13 @@ impl Settings {
 
     fn with_files(tproxy_port: u16, files: usize) -> Self {
         let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
+        // One socket per port that answers come from; more would only spare making them again.
+        let replies = (budget / 16).min(1024);
         let max_tcp = budget / 4;
         let max_pipes = (budget / 16).min(4096);
-        // A flow, a pipe and a tunnel hold two descriptors each. What TCP cannot use is left
-        // to tunnels: between three eighths and half of the budget.
-        let tunnels = budget / 2 - max_tcp - max_pipes;
+        // A flow, a pipe and a tunnel hold two descriptors each. What the others cannot use is
+        // left to tunnels: between five sixteenths and half of the budget.
+        let tunnels = (budget - replies) / 2 - max_tcp - max_pipes;
         Self {
             tproxy_port,
             loops: std::thread::available_parallelism().map_or(1, Into::into),
@@ -74,6 +76,7 @@ impl Settings {
             udp: Limits {
                 flows: MAX_UDP_FLOWS,
                 tunnels,
+                replies,
             },
             timeouts: Timeouts::default(),
         }
@@ -184,11 +187,15 @@ mod tests {
             let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
             let tunnels = 2 * s.udp.tunnels;
             assert!(
-                tunnels >= budget * 3 / 8 && tunnels <= budget / 2 + 1,
+                tunnels >= budget * 5 / 16 - 1 && tunnels <= budget / 2 + 1,
                 "{files}"
             );
-            assert!(2 * (s.max_tcp + s.max_pipes) + tunnels <= budget, "{files}");
+            let tcp = 2 * (s.max_tcp + s.max_pipes);
+            assert!(
+                s.udp.replies > 0 && tcp + tunnels + s.udp.replies <= budget,
+                "{files}"
+            );
         }
-        assert_eq!(Settings::with_files(1, 20_000).udp.tunnels, 3702);
+        assert_eq!(Settings::with_files(1, 20_000).udp.tunnels, 3190);
     }
 }

@@ -171,6 +171,8 @@ families! {
         "API requests answered.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]
         "API connections refused because of their owner.";
+    API_EVICTED Counter "honk_api_connections_evicted_total" []
+        "API connections without a request that were closed to make room for another one.";
     LOG_EVENTS Counter "honk_log_events_total" ["level"]
         "Log lines written.";
     HEARTBEAT_AGE Gauge "honk_task_heartbeat_age_seconds" ["task"]

@@ -4,6 +4,8 @@
 //! inner end of the pair) is a closure run by that thread. No other thread of the process ever
 //! changes its namespace. The namespace lives as long as this handle or a socket made in it.
 
+mod admin;
+
 use std::{
     fs::File,
     io,
@@ -15,6 +17,8 @@ use std::{
     },
     thread::JoinHandle,
 };
+
+pub(crate) use admin::give_up_admin;
 
 /// Requests waiting for the thread; callers beyond that wait to get in.
 const QUEUE: usize = 64;
@@ -68,6 +72,7 @@ impl Netns {
             .spawn(move || {
                 let result = enter(host);
                 let inside = result.is_ok();
+                give_up_admin();
                 if ready.send(result).is_ok() && inside {
                     serve(&queue);
                 }

@@ -75,6 +75,7 @@ pub(crate) struct Snapshot {
     pub(crate) dials: Vec<DialRow>,
     pub(crate) permits_used: usize,
     pub(crate) permits_limit: usize,
+    pub(crate) permits_waiting: usize,
 }
 
 /// Shared by all flows.
@@ -119,6 +120,7 @@ impl Dialer {
             dials: self.counts.snapshot(),
             permits_used: self.permits.used(),
             permits_limit: self.permits.limit(),
+            permits_waiting: self.permits.waiting(),
         }
     }
 

@@ -77,7 +77,6 @@ impl Permits {
     }
 
     /// Dials that wait in line.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.0.waiting.load(SeqCst)
     }

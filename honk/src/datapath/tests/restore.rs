@@ -79,7 +79,9 @@ fn a_second_daemon_is_refused() {
         };
         let e = Datapath::start(other.clone()).unwrap_err();
         assert_eq!(e.blame(), Blame::Conflict, "{e}");
-        assert!(e.to_string().contains("another honk owns honk0"), "{e}");
+        assert!(e.to_string().contains("another honk runs"), "{e}");
+        let e = cleanup(&lab.dir.join("bpf"), &lab.dir.join("run2")).unwrap_err();
+        assert_eq!(e.blame(), Blame::Conflict, "{e}");
         assert_eq!(snapshot(), before, "the first one is unharmed");
         drop(listeners);
         // Dead, it is in nobody's way, whether or not its pair is gone by now.

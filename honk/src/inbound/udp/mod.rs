@@ -8,6 +8,7 @@ mod carrier;
 mod dns;
 mod reply;
 mod service;
+mod shares;
 mod table;
 mod tunnel;
 mod tunnels;
@@ -27,11 +28,12 @@ use tokio::{io::Interest, net::UdpSocket, runtime::Handle};
 use self::{
     reply::ReplyPool,
     service::Service,
+    shares::Shares,
     table::{Table, lock},
     tunnel::Backlog,
     tunnels::Tunnels,
 };
-use super::counters::{Cap, UdpCounters, UdpSnapshot};
+use super::counters::{UdpCounters, UdpSnapshot};
 use crate::{
     dns::Dns,
     flow::{Admission, CloseReason, ReplySockets},
@@ -47,10 +49,12 @@ const CARRIER: u8 = 3;
 /// Sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Flows at once.
+    /// Flows at once; no client gets more than a quarter of them.
     pub(crate) flows: usize,
     /// Tunnels at once; no client gets more than a quarter of them.
     pub(crate) tunnels: usize,
+    /// Reply sockets kept open.
+    pub(crate) replies: usize,
 }
 
 /// Numbers for metrics.
@@ -60,6 +64,10 @@ pub(crate) struct Snapshot {
     pub(crate) flows: usize,
     pub(crate) tunnels: usize,
     pub(crate) reply_sockets: usize,
+    /// Reply sockets closed before their time to make room.
+    pub(crate) replies_evicted: u64,
+    /// Bytes that wait for tunnels to open.
+    pub(crate) queued_bytes: usize,
 }
 
 /// The UDP side while it runs.
@@ -85,9 +93,9 @@ impl Udp {
             counters: UdpCounters::default(),
             table: Table::new(),
             tunnels: Mutex::new(Tunnels::new(limits.tunnels)),
-            flow_cap: Cap::new(limits.flows),
+            shares: Shares::new(limits.flows),
             backlog: Backlog::default(),
-            replies: ReplyPool::new(replies, tproxy_port),
+            replies: ReplyPool::new(replies, tproxy_port, limits.replies),
             accepting: AtomicBool::new(true),
             runtime: Handle::current(),
             tasks: Mutex::default(),
@@ -129,9 +137,11 @@ impl Udp {
     pub(crate) fn counters(&self) -> Snapshot {
         Snapshot {
             counts: self.0.counters.snapshot(),
-            flows: self.0.flow_cap.used(),
+            flows: self.0.shares.used(),
             tunnels: lock(&self.0.tunnels).len(),
             reply_sockets: self.0.replies.len(),
+            replies_evicted: self.0.replies.evicted(),
+            queued_bytes: self.0.backlog.bytes(),
         }
     }
 }

@@ -17,8 +17,6 @@ use std::{
 
 use crate::{flow::ReplySockets, socket::mmsg::V6};
 
-/// Sockets kept open.
-const CAPACITY: usize = 1024;
 const IDLE: Duration = Duration::from_secs(120);
 const IDLE_DNS: Duration = Duration::from_secs(30);
 /// How long a failed bind is not tried again.
@@ -47,6 +45,10 @@ struct Slot {
 pub(super) struct ReplyPool {
     maker: Arc<dyn ReplySockets>,
     tproxy_port: u16,
+    /// Sockets kept open.
+    capacity: usize,
+    /// Sockets closed before their time to make room.
+    evicted: AtomicU64,
     began: Instant,
     slots: Mutex<HashMap<ReplyKey, Slot>>,
     failed: Mutex<HashMap<ReplyKey, Instant>>,
@@ -63,10 +65,12 @@ impl std::fmt::Debug for ReplyPool {
 }
 
 impl ReplyPool {
-    pub(super) fn new(maker: Arc<dyn ReplySockets>, tproxy_port: u16) -> Self {
+    pub(super) fn new(maker: Arc<dyn ReplySockets>, tproxy_port: u16, capacity: usize) -> Self {
         Self {
             maker,
             tproxy_port,
+            capacity,
+            evicted: AtomicU64::new(0),
             began: Instant::now(),
             slots: Mutex::default(),
             failed: Mutex::default(),
@@ -135,12 +139,17 @@ impl ReplyPool {
         self.lock().len()
     }
 
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.load(Relaxed)
+    }
+
     fn insert(&self, key: ReplyKey, socket: Arc<UdpSocket>, now: Instant) {
         let mut slots = self.lock();
-        if slots.len() >= CAPACITY {
+        if slots.len() >= self.capacity {
             let oldest = slots.iter().min_by_key(|(_, slot)| slot.used.load(Relaxed));
             if let Some(oldest) = oldest.map(|(key, _)| *key) {
                 slots.remove(&oldest);
+                self.evicted.fetch_add(1, Relaxed);
             }
         }
         let used = AtomicU64::new(self.millis(now));
@@ -186,9 +195,11 @@ mod tests {
         }
     }
 
+    const CAPACITY: usize = 8;
+
     fn pool() -> (Arc<Maker>, ReplyPool) {
         let maker = Arc::new(Maker::default());
-        (Arc::clone(&maker), ReplyPool::new(maker, 12345))
+        (Arc::clone(&maker), ReplyPool::new(maker, 12345, CAPACITY))
     }
 
     fn source(text: &str) -> SocketAddr {
@@ -272,7 +283,7 @@ mod tests {
         let later = now + Duration::from_secs(10);
         assert!(pool.find(key(1), later).is_some());
         pool.insert(key(2000), socket, later);
-        assert_eq!(pool.len(), CAPACITY);
+        assert_eq!((pool.len(), pool.evicted()), (CAPACITY, 1));
         assert!(pool.find(key(2), later).is_none(), "the oldest is gone");
         assert!(
             pool.find(key(1), later).is_some(),

@@ -20,6 +20,7 @@ use super::{
     CARRIER,
     carrier::Carrier,
     reply::ReplyPool,
+    shares::{Full, Place, Shares},
     table::{FlowId, Found, Table, TunnelKey, UdpFlow, lock},
     tunnel::{Backlog, Tunnel},
     tunnels::{Shortage, Tunnels, client},
@@ -28,7 +29,7 @@ use super::{
 use crate::{
     dns::{self, Dns},
     flow::{Admission, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
-    inbound::counters::{Cap, Seat, UdpCounters},
+    inbound::counters::UdpCounters,
     outbound::{Dialer, error::DialError},
     socket::{
         Mark,
@@ -45,7 +46,7 @@ pub(super) struct Service {
     pub(super) counters: UdpCounters,
     pub(super) table: Table,
     pub(super) tunnels: Mutex<Tunnels>,
-    pub(super) flow_cap: Arc<Cap>,
+    pub(super) shares: Arc<Shares>,
     pub(super) backlog: Backlog,
     pub(super) replies: ReplyPool,
     pub(super) accepting: AtomicBool,
@@ -133,9 +134,16 @@ impl Service {
             self.counters.drop_closed.inc();
             return Err(Explanation::NetworkError);
         }
-        let Some(seat) = self.flow_cap.take() else {
-            self.counters.drop_capacity.inc();
-            return Err(Explanation::NetworkError);
+        let place = match self.shares.take(id.client.ip()) {
+            Ok(place) => place,
+            Err(Full::Table) => {
+                self.counters.drop_capacity.inc();
+                return Err(Explanation::NetworkError);
+            }
+            Err(Full::Share) => {
+                self.counters.drop_client_share.inc();
+                return Err(Explanation::NetworkError);
+            }
         };
         let new = NewFlow {
             network: Network::Udp,
@@ -154,7 +162,7 @@ impl Service {
             }
         };
         let entry = Arc::clone(&route.guard.entry);
-        let flow = self.join(id, route, seat, now);
+        let flow = self.join(id, route, place, now);
         let flow = flow.ok_or(Explanation::NetworkError)?;
         if let Some(other) = self.table.insert(&flow) {
             self.leave(&flow);
@@ -174,18 +182,18 @@ impl Service {
         self: &Arc<Self>,
         id: FlowId,
         route: Route,
-        seat: Seat,
+        place: Place,
         now: Instant,
     ) -> Option<Arc<UdpFlow>> {
-        let (mut guard, mut seat) = (route.guard, seat);
+        let (mut guard, mut place) = (route.guard, place);
         // A tunnel may end between finding and joining it; the one after that is new.
         for _ in 0..2 {
             let tunnel = self.tunnel(id.client, &route.leaf, route.mark, now)?;
-            let flow = self.table.flow(id, tunnel, guard, seat, now);
+            let flow = self.table.flow(id, tunnel, guard, place, now);
             if flow.tunnel.join(&flow) {
                 return Some(flow);
             }
-            (guard, seat) = Arc::into_inner(flow)?.into_parts()?;
+            (guard, place) = Arc::into_inner(flow)?.into_parts()?;
         }
         self.counters.drop_closed.inc();
         None
@@ -335,7 +343,7 @@ impl Service {
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
-            .field("flows", &self.flow_cap)
+            .field("flows", &self.shares.used())
             .field("tunnels", &lock(&self.tunnels).len())
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ use std::{
 use honk_policy::id::NodeId;
 use honk_wire::dns::Explanation;
 
-use super::tunnel::Tunnel;
+use super::{shares::Place, tunnel::Tunnel};
 use crate::{
     flow::{CloseReason, FlowEntry, FlowGuard},
     inbound::counters::{Cap, Seat},
@@ -64,7 +64,7 @@ pub(super) struct UdpFlow {
     pub(super) queued: AtomicUsize,
     /// The client sent something to port 53 that was no query.
     pub(super) opaque: AtomicBool,
-    seat: Seat,
+    place: Place,
     /// Milliseconds since the table began.
     last: AtomicU64,
     asked: AtomicU32,
@@ -120,7 +120,7 @@ impl Table {
         key: FlowId,
         tunnel: Arc<Tunnel>,
         guard: FlowGuard,
-        seat: Seat,
+        place: Place,
         now: Instant,
     ) -> Arc<UdpFlow> {
         Arc::new(UdpFlow {
@@ -130,7 +130,7 @@ impl Table {
             guard: Mutex::new(Some(guard)),
             queued: AtomicUsize::new(0),
             opaque: AtomicBool::new(false),
-            seat,
+            place,
             last: AtomicU64::new(self.millis(now)),
             asked: AtomicU32::new(0),
             answered: AtomicU32::new(0),
@@ -237,9 +237,9 @@ impl UdpFlow {
     }
 
     /// What a flow that never joined a tunnel gives back.
-    pub(super) fn into_parts(self) -> Option<(FlowGuard, Seat)> {
+    pub(super) fn into_parts(self) -> Option<(FlowGuard, Place)> {
         let guard = lock(&self.guard).take()?;
-        Some((guard, self.seat))
+        Some((guard, self.place))
     }
 
     fn idle_limit(&self) -> Duration {

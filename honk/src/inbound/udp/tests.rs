@@ -51,6 +51,7 @@ struct Bed {
 const LIMITS: Limits = Limits {
     flows: 100,
     tunnels: 100,
+    replies: 16,
 };
 
 async fn bed(world: Arc<World>) -> Bed {
@@ -337,8 +338,9 @@ async fn refusals_are_remembered_and_caps_are_counted() {
     let bed = bed_with(
         World::refusing(Refusal::Blocked),
         Limits {
-            flows: 2,
+            flows: 8,
             tunnels: 1,
+            replies: 16,
         },
     )
     .await;
@@ -356,7 +358,9 @@ async fn refusals_are_remembered_and_caps_are_counted() {
     for port in 5002..5005 {
         bed.send(addr(&format!("127.0.0.1:{port}")), b"x");
     }
-    assert_eq!(bed.counts().drop_capacity, 1, "two flows fit");
+    let counts = bed.counts();
+    let drops = (counts.drop_client_share, counts.drop_capacity);
+    assert_eq!(drops, (1, 0), "two of eight flows are a client's share");
     let other = addr("127.0.0.1:9");
     bed.udp.0.expire(Instant::now() + Duration::from_secs(200));
     assert_eq!(bed.udp.counters().flows, 0);
@@ -364,7 +368,7 @@ async fn refusals_are_remembered_and_caps_are_counted() {
         .await;
     bed.send(target, b"x");
     bed.send_from(other, target, b"x", Instant::now());
-    assert_eq!(bed.counts().drop_capacity, 2, "one tunnel fits");
+    assert_eq!(bed.counts().drop_capacity, 1, "one tunnel fits");
 }
 
 #[tokio::test]
@@ -374,6 +378,7 @@ async fn a_client_ends_at_its_share_of_tunnels_and_others_go_on() {
         Limits {
             flows: 100,
             tunnels: 12,
+            replies: 16,
         },
     )
     .await;

@@ -37,7 +37,6 @@ impl Backlog {
         self.0.fetch_sub(bytes, Relaxed);
     }
 
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.0.load(Relaxed)
     }
