@@ -15,6 +15,7 @@ use crate::{
         kernel::Interface,
         testkit::{CONFIG, World, flow, subscribed},
     },
+    dns::testkit::teach,
     flow::{Admission as _, Route},
 };
 
@@ -103,6 +104,7 @@ async fn no_route_takes_a_parameter_that_it_does_not_know() {
         get("/api/v1/reload"),
         get("/api/v1/config"),
         get("/api/v1/datapath"),
+        get("/api/v1/dns/map"),
         get("/metrics"),
         get("/healthz"),
         get("/readyz"),
@@ -657,4 +659,49 @@ async fn subscriptions_are_seen_without_their_urls_and_asked_to_refresh() {
     );
     let text = format!("{list} {one} {status}");
     assert!(!text.contains("canary"), "{text}");
+}
+
+#[tokio::test]
+async fn names_of_addresses_are_told_with_the_rules_they_meet() {
+    let rule = "routing { domain(a.test) -> proxy\n";
+    let world = World::new(&CONFIG.replace("routing {", rule));
+    let dns = &world.engine.dns;
+    dns.stage(1, world.engine.snapshot().oracle.clone())
+        .unwrap();
+    dns.activated();
+    let client = "10.0.0.1:4000";
+    teach(dns, client, "X.a.test", &[[192, 0, 2, 1], [192, 0, 2, 2]]);
+    teach(dns, client, "b.test", &[[192, 0, 2, 1]]);
+    let map = get(&world, "/api/v1/dns/map").await;
+    assert_eq!(map["total"], 2);
+    let shared = &map["items"][0];
+    assert_eq!(shared["ip"], "192.0.2.1");
+    let names = |item: &Value| -> Vec<String> {
+        let names = item["names"].as_array().unwrap().iter();
+        names
+            .map(|n| n["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(shared), ["b.test", "x.a.test"]);
+    assert_eq!(
+        (&shared["rules"], &shared["ambiguous"]),
+        (&json!([0]), &json!([0]))
+    );
+    let sole = get(&world, "/api/v1/dns/map?ip=192.0.2.2").await["items"][0].clone();
+    assert_eq!(
+        (names(&sole), &sole["ambiguous"]),
+        (vec!["x.a.test".to_owned()], &json!([]))
+    );
+    let left = sole["names"][0]["expires_s"].as_u64().unwrap();
+    assert!((1..=900).contains(&left), "{left}");
+    let first = get(&world, "/api/v1/dns/map?name=X.A.test.&limit=1").await;
+    assert_eq!(
+        (&first["total"], first["items"].as_array().unwrap().len()),
+        (&json!(2), 1)
+    );
+    assert_eq!(get(&world, "/api/v1/dns/map?name=c.test").await["total"], 0);
+    for bad in ["ip=x", "limit=0", "limit=x", "ip=192.0.2.1&name=a.test"] {
+        let (status, _) = call(&world, Method::GET, &format!("/api/v1/dns/map?{bad}"), None).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{bad}");
+    }
 }

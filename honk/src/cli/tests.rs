@@ -94,6 +94,8 @@ impl Served {
 async fn every_reading_command_understands_the_daemon() {
     let served = Served::new();
     let _route = served.admit("203.0.113.1:80");
+    let dns = &served.world.engine.dns;
+    crate::dns::testkit::teach(dns, "10.0.0.1:4000", "a.test", &[[192, 0, 2, 1]]);
     for words in [
         &["status"][..],
         &["group", "list"],
@@ -111,6 +113,9 @@ async fn every_reading_command_understands_the_daemon() {
             "192.168.0.0/16",
         ],
         &["conn", "list", "--closed"],
+        &["dns", "map"],
+        &["dns", "map", "--ip", "192.0.2.1"],
+        &["dns", "map", "--name", "a.test"],
     ] {
         assert_eq!(served.code(words).await, 0, "{words:?}");
         assert_eq!(

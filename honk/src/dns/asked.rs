@@ -4,12 +4,12 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
     sync::Mutex,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use honk_wire::dns::{Explanation, Name, Query, rcode, refuse};
 
-use super::{DEADLINE, load::Place, lock};
+use super::{load::Place, lock};
 
 /// Who asked whom under which number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,11 +111,11 @@ impl Asked {
     }
 
     /// Takes out what nobody answered in time.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(Key, Waiting)> {
+    pub(super) fn overdue(&self, now: Instant, deadline: Duration) -> Vec<(Key, Waiting)> {
         let mut table = lock(&self.0);
         let mut late = Vec::new();
         while let Some((_, &key)) = table.order.first_key_value() {
-            let due = |w: &(u64, Waiting)| now.saturating_duration_since(w.1.since) >= DEADLINE;
+            let due = |w: &(u64, Waiting)| now.saturating_duration_since(w.1.since) >= deadline;
             if !table.waiting.get(&key).is_none_or(due) {
                 break;
             }

@@ -52,21 +52,43 @@ use crate::flow::FlowEntry;
 /// Where queries go.
 pub(crate) const PORT: u16 = 53;
 /// Time for an answer; stub resolvers give up after 5 s and learn more from an error.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(4800);
+const DEADLINE: Duration = Duration::from_millis(4800);
 /// Time an answer waits for the kernel map before it is sent anyway.
 const LATE: Duration = Duration::from_millis(2);
-/// Unanswered queries of all clients, and of one.
-const QUERIES: usize = 2048;
-const QUERIES_PER_CLIENT: usize = 256;
-/// TCP connections of all clients, and of one.
-const STREAMS: usize = 1024;
-const STREAMS_PER_CLIENT: usize = 256;
 /// Replies of honk's own that wait to be sent.
 const REPLIES: usize = 1024;
 /// Answers that wait for the memory at the same time.
 const LEARNERS: usize = 256;
 /// How often leases that ended are looked for, in seconds.
 const SWEEP: u64 = 10;
+
+/// Places and times.
+#[derive(Clone, Copy, Debug)]
+struct Caps {
+    /// Unanswered queries of all clients, and of one.
+    queries: usize,
+    queries_per_client: usize,
+    /// TCP connections of all clients, and of one.
+    streams: usize,
+    streams_per_client: usize,
+    /// Time for an answer.
+    deadline: Duration,
+    /// Time of a TCP connection without a message.
+    idle: Duration,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            queries: 2048,
+            queries_per_client: 256,
+            streams: 1024,
+            streams_per_client: 256,
+            deadline: DEADLINE,
+            idle: Duration::from_secs(30),
+        }
+    }
+}
 
 /// Whether a flow carries queries that are looked at.
 pub(crate) fn concerns(entry: &FlowEntry) -> bool {
@@ -108,6 +130,7 @@ pub(crate) struct Dns {
     asked: Asked,
     load: Arc<Load>,
     streams: Arc<Load>,
+    caps: Caps,
     book: Mutex<Book>,
     counters: Counters,
     began: Instant,
@@ -122,20 +145,16 @@ pub(crate) struct Dns {
 impl Dns {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(map: Arc<dyn DomainMap>) -> Arc<Self> {
-        Self::with_limits(map, Limits::default(), QUERIES, QUERIES_PER_CLIENT)
+        Self::with_limits(map, Limits::default(), Caps::default())
     }
 
-    fn with_limits(
-        map: Arc<dyn DomainMap>,
-        leases: Limits,
-        queries: usize,
-        per_client: usize,
-    ) -> Arc<Self> {
+    fn with_limits(map: Arc<dyn DomainMap>, leases: Limits, caps: Caps) -> Arc<Self> {
         let (replies, outgoing) = mpsc::channel(REPLIES);
         Arc::new(Self {
             asked: Asked::default(),
-            load: Load::new(queries, per_client),
-            streams: Load::new(STREAMS, STREAMS_PER_CLIENT),
+            load: Load::new(caps.queries, caps.queries_per_client),
+            streams: Load::new(caps.streams, caps.streams_per_client),
+            caps,
             book: Mutex::new(Book::new(map, Leases::new(leases))),
             counters: Counters::default(),
             began: Instant::now(),
@@ -312,7 +331,7 @@ impl Dns {
 
     /// Tells clients whose queries nobody answered in time.
     pub(crate) fn expire(&self, now: Instant) {
-        for (key, waiting) in self.asked.overdue(now) {
+        for (key, waiting) in self.asked.overdue(now, self.caps.deadline) {
             self.counters.timeouts.fetch_add(1, Relaxed);
             let why = Explanation::NoReachableAuthority;
             self.fail(key.client, key.server, &waiting, why);

@@ -23,7 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{DEADLINE, Dns, asked::Waiting, frame::Frames, lock};
+use super::{Dns, asked::Waiting, frame::Frames, lock};
 use crate::{
     flow::{CancelHook, CloseReason, FlowCounters, FlowEntry, FlowGuard},
     socket,
@@ -31,8 +31,6 @@ use crate::{
 
 /// Unanswered queries of one connection; beyond it nothing more is read.
 const PIPELINE: usize = 64;
-/// A connection without a message.
-const IDLE: Duration = Duration::from_secs(30);
 /// One message to a peer that does not read.
 const WRITE: Duration = Duration::from_secs(30);
 /// A connection of another protocol without a byte.
@@ -63,25 +61,23 @@ impl Dns {
             return;
         };
         let dns = Arc::clone(self);
+        let Carried {
+            client,
+            server,
+            early,
+            guard,
+            seat,
+        } = carried;
+        // A task that is aborted ends its flow all the same.
+        let mut ending = Ending(Some(guard));
+        let task = async move {
+            let reason = run(&dns, client, server, early, &entry).await;
+            ending.close(reason);
+            drop((seat, place));
+        };
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(
-            async move {
-                let Carried {
-                    client,
-                    server,
-                    early,
-                    guard,
-                    seat,
-                } = carried;
-                // A task that is aborted ends its flow all the same.
-                let mut ending = Ending(Some(guard));
-                let reason = run(&dns, client, server, early, &entry).await;
-                ending.close(reason);
-                drop((seat, place));
-            },
-            &self.runtime,
-        );
+        tasks.spawn_on(task, &self.runtime);
     }
 }
 
@@ -154,7 +150,7 @@ async fn talk(
     // The first to speak is the client, with a query; anything else is not DNS.
     let dialog = early.is_empty()
         && tokio::select! {
-            dialog = first(&mut from_client) => dialog?,
+            dialog = first(&mut from_client, dns.caps.idle) => dialog?,
             ready = server_read.readable() => ready.map(|()| false)?,
         };
     if !dialog {
@@ -187,8 +183,8 @@ async fn talk(
 
 /// Whether a connection begins with a query. The whole header gets only a moment: a protocol
 /// that waits after fewer bytes would wait for ever.
-async fn first<R: AsyncRead + Unpin>(frames: &mut Frames<R>) -> io::Result<bool> {
-    match timeout(IDLE, frames.filled()).await {
+async fn first<R: AsyncRead + Unpin>(frames: &mut Frames<R>, idle: Duration) -> io::Result<bool> {
+    match timeout(idle, frames.filled()).await {
         Ok(filled) => filled?,
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
@@ -295,7 +291,7 @@ impl Talk<'_> {
                 () = self.changed.notified() => continue,
                 () = tokio::time::sleep_until(self.wake().into()) => {
                     self.fail_overdue(&mut client).await?;
-                    if self.idle() >= IDLE {
+                    if self.idle() >= self.dns.caps.idle {
                         return Ok(CloseReason::Timeout);
                     }
                     continue;
@@ -366,7 +362,8 @@ impl Talk<'_> {
     async fn fail_overdue(&self, client: &mut WriteHalf<'_>) -> io::Result<()> {
         let late: Vec<Waiting> = {
             let mut asked = lock(&self.asked);
-            let due = |w: &mut Waiting| w.since.elapsed() >= DEADLINE;
+            let deadline = self.dns.caps.deadline;
+            let due = |w: &mut Waiting| w.since.elapsed() >= deadline;
             asked.extract_if(.., due).collect()
         };
         for waiting in late {
@@ -396,8 +393,10 @@ impl Talk<'_> {
     }
 
     fn wake(&self) -> Instant {
-        let quiet = self.began + Duration::from_millis(self.last.load(Relaxed)) + IDLE;
-        let due = lock(&self.asked).iter().map(|w| w.since + DEADLINE).min();
+        let caps = &self.dns.caps;
+        let quiet = self.began + Duration::from_millis(self.last.load(Relaxed)) + caps.idle;
+        let asked = lock(&self.asked);
+        let due = asked.iter().map(|w| w.since + caps.deadline).min();
         due.map_or(quiet, |due| due.min(quiet))
     }
 
@@ -466,3 +465,6 @@ async fn pump(
     }
     to.shutdown().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,13 +7,21 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use honk_common::route::DomainVal;
+use honk_policy::{
+    id::Ordinal,
+    routing::{
+        oracle::Oracle,
+        rule::{Action, Cond, DomainTest, RuleLine, RuleSet, Test},
+    },
+};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::{Dns, DomainMap, MapFault, lock};
+use super::{Dns, DomainMap, MapFault, Reply, lock};
 
 /// What was written, by generation and address.
 pub(crate) type Written = BTreeMap<(u32, IpAddr), (u64, u64)>;
@@ -107,4 +115,36 @@ pub(crate) fn answer(query: &[u8], addresses: &[[u8; 4]]) -> Vec<u8> {
         out.extend(address);
     }
     out
+}
+
+/// One line for each name, then the fallback.
+pub(crate) fn oracle(names: &[&str]) -> Arc<Oracle> {
+    let line = |name: Option<&&str>| RuleLine {
+        conds: name
+            .map(|n| Cond {
+                not: false,
+                test: Test::Domain(vec![DomainTest::Suffix((*n).to_owned())]),
+            })
+            .into_iter()
+            .collect(),
+        action: Action {
+            ordinal: Ordinal(0),
+            must: false,
+            mark: 0,
+        },
+        text: String::new(),
+        file: String::new(),
+        line: 0,
+    };
+    let lines = names.iter().map(Some).chain([None]).map(line).collect();
+    Arc::new(Oracle::new(&RuleSet { lines }))
+}
+
+/// Lets a client ask a name and a server answer.
+pub(crate) fn teach(dns: &Dns, client: &str, name: &str, addresses: &[[u8; 4]]) {
+    let (client, server) = (client.parse().unwrap(), "198.51.100.53:53".parse().unwrap());
+    let asked = query(7, name, honk_wire::dns::kind::A);
+    dns.ask(client, server, &asked, Instant::now());
+    let reply = dns.reply(client, server, &answer(&asked, addresses), false);
+    assert!(matches!(reply, Reply::Pass), "{reply:?}");
 }

@@ -1,9 +1,5 @@
 use std::sync::atomic::Ordering::SeqCst;
 
-use honk_policy::{
-    id::Ordinal,
-    routing::rule::{Action, Cond, DomainTest, RuleLine, RuleSet, Test},
-};
 use honk_wire::dns::kind::{A, AAAA};
 
 use super::{testkit::*, *};
@@ -15,44 +11,21 @@ fn sock(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// One line for each name, then the fallback.
-fn oracle(names: &[&str]) -> Arc<Oracle> {
-    let line = |name: Option<&&str>| RuleLine {
-        conds: name
-            .map(|n| Cond {
-                not: false,
-                test: Test::Domain(vec![DomainTest::Suffix((*n).to_owned())]),
-            })
-            .into_iter()
-            .collect(),
-        action: Action {
-            ordinal: Ordinal(0),
-            must: false,
-            mark: 0,
-        },
-        text: String::new(),
-        file: String::new(),
-        line: 0,
-    };
-    let lines = names.iter().map(Some).chain([None]).map(line).collect();
-    Arc::new(Oracle::new(&RuleSet { lines }))
-}
-
 struct Bed {
     dns: Arc<Dns>,
     map: Arc<Map>,
 }
 
-fn bed_with(limits: Limits, queries: usize, per_client: usize) -> Bed {
+fn bed_with(limits: Limits, caps: Caps) -> Bed {
     let map = Arc::new(Map::default());
-    let dns = Dns::with_limits(map.clone(), limits, queries, per_client);
+    let dns = Dns::with_limits(map.clone(), limits, caps);
     dns.stage(1, oracle(&["a.test"])).unwrap();
     dns.activated();
     Bed { dns, map }
 }
 
 fn bed() -> Bed {
-    bed_with(Limits::default(), QUERIES, QUERIES_PER_CLIENT)
+    bed_with(Limits::default(), Caps::default())
 }
 
 impl Bed {
@@ -260,7 +233,12 @@ async fn clients_hear_of_queries_that_nobody_answers() {
 
 #[tokio::test]
 async fn unanswered_queries_are_capped_per_client_and_in_all() {
-    let bed = bed_with(Limits::default(), 3, 2);
+    let caps = Caps {
+        queries: 3,
+        queries_per_client: 2,
+        ..Caps::default()
+    };
+    let bed = bed_with(Limits::default(), caps);
     let mut outgoing = bed.dns.outgoing().unwrap();
     for id in 1..=2 {
         assert_eq!(bed.ask(&query(id, "a.test", A)), Ask::Forward);
@@ -368,7 +346,7 @@ async fn a_full_memory_takes_entries_from_the_map() {
         addresses_low: 8,
         ..Limits::default()
     };
-    let bed = bed_with(limits, QUERIES, QUERIES_PER_CLIENT);
+    let bed = bed_with(limits, Caps::default());
     for n in 1..=11 {
         bed.learn("a.test", &[[192, 0, 2, n]]);
     }
