@@ -113,6 +113,21 @@ pub struct ReturnVal {
 }
 abi!(ReturnVal, 32);
 
+/// `COOKIE` flags: the name comes from the first argument, not from the kernel's short one.
+pub const NAME_FROM_ARGV: u32 = 1;
+
+/// `COOKIE`: which process uses a socket.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CookieVal {
+    pub last_seen_ns: u64,
+    pub tgid: u32,
+    pub flags: u32,
+    /// NUL-padded.
+    pub name: [u8; 16],
+}
+abi!(CookieVal, 32);
+
 pub const FRAG_PASS: u8 = 0;
 pub const FRAG_DROP: u8 = 1;
 pub const FRAG_REDIRECT: u8 = 2;

@@ -24,6 +24,10 @@ pub const MAC_ENTRIES: u32 = 16_384;
 pub const DOMAIN_ENTRIES: u32 = 65_536;
 /// Entries of `PNAME_CLASS`, both banks together.
 pub const PNAME_ENTRIES: u32 = 4096;
+/// Sockets whose process is known.
+pub const COOKIE_ENTRIES: u32 = 65_536;
+/// Bytes of a process's first argument that are looked at for its name.
+pub const ARGUMENT_BYTES: usize = 128;
 /// Default size of `FLOW`; `global.bpf_conn_state_map_size` replaces it.
 pub const FLOW_ENTRIES_DEFAULT: u32 = 262_144;
 /// Largest inner LPM map.

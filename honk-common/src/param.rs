@@ -20,6 +20,8 @@ pub const DNS_LOCAL: u32 = 1 << 6;
 
 /// `Param::features` bits.
 pub const FEATURE_REDIRECT_PEER: u32 = 1;
+/// One interface is both LAN and WAN: `lan_ingress` also watches for UDP to local sockets.
+pub const FEATURE_ONE_ARMED: u32 = 2;
 
 /// Mark of honk's own sockets in the host namespace when the configuration names none.
 pub const OWN_MARK_DEFAULT: u32 = 0x100;

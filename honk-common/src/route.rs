@@ -123,6 +123,16 @@ pub const fn mac_key(bank: u32, mac: [u8; 6]) -> u64 {
     (bank as u64) << 48 | m
 }
 
+/// Key of `PNAME_CLASS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PnameKey {
+    /// NUL-padded.
+    pub name: [u8; 16],
+    pub bank: u32,
+}
+abi!(PnameKey, 20);
+
 /// Bank of a generation.
 pub const fn bank(generation: u32) -> u32 {
     generation & 1

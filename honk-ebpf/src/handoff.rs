@@ -11,9 +11,9 @@ use aya_ebpf::{
 };
 use honk_common::{
     counter::Stat,
-    flow::{RETURN_L3DEV, ReturnVal},
+    flow::{RETURN_FROM_WAN, RETURN_L3DEV, ReturnVal},
     limits::TOUCH_NS,
-    param::{FEATURE_REDIRECT_PEER, HANDOFF_LAN, MAGIC_MAC},
+    param::{FEATURE_REDIRECT_PEER, HANDOFF_LAN, HANDOFF_WAN, MAGIC_MAC},
 };
 
 use crate::{
@@ -24,9 +24,10 @@ use crate::{
 };
 
 /// Redirects to the private side. The magic source MAC survives everything a veth does to a
-/// packet, which neither the mark nor the control block does.
+/// packet, which neither the mark nor the control block does. From an egress hook the packet may
+/// not skip a hop.
 #[inline(always)]
-pub fn redirect<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
+pub fn redirect<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
     let Some(param) = PARAM.get(0) else {
         return SHOT;
     };
@@ -47,7 +48,7 @@ pub fn redirect<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
         MAGIC_MAC[0],
         MAGIC_MAC[1],
         MAGIC_MAC[2],
-        HANDOFF_LAN,
+        if WAN { HANDOFF_WAN } else { HANDOFF_LAN },
         p.key.proto,
         param.nonce,
         ethertype[0],
@@ -58,7 +59,7 @@ pub fn redirect<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
         return SHOT;
     }
     let target = param.honk0_ifindex;
-    (if param.features & FEATURE_REDIRECT_PEER != 0 {
+    (if !WAN && param.features & FEATURE_REDIRECT_PEER != 0 {
         unsafe { bpf_redirect_peer(target, 0) }
     } else {
         unsafe { bpf_redirect(target, 0) }
@@ -67,7 +68,7 @@ pub fn redirect<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
 
 /// Records where replies to this client leave. False if the table is full.
 #[inline(always)]
-pub fn keep_return<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> bool {
+pub fn keep_return<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, p: &Packet) -> bool {
     let now = unsafe { bpf_ktime_get_coarse_ns() };
     let ifindex = unsafe { (*skb).ifindex };
     if let Some(r) = RETURN.get_ptr(&p.key.src) {
@@ -86,7 +87,7 @@ pub fn keep_return<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> bool {
         smac: p.smac,
         dmac: p.dmac,
         vlan: 0,
-        flags: if L2 { 0 } else { RETURN_L3DEV },
+        flags: if L2 { 0 } else { RETURN_L3DEV } | if WAN { RETURN_FROM_WAN } else { 0 },
         pad: [0; 5],
     };
     RETURN.insert(&p.key.src, &value, 0).is_ok()

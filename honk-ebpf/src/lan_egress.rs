@@ -1,18 +1,12 @@
 //! Packets to LAN clients: remembers UDP flows that began outside, so that their answers stay
 //! direct, and drops the gateway's own neighbour-discovery redirects.
 
-use aya_ebpf::{
-    bindings::{__sk_buff, BPF_NOEXIST},
-    helpers::generated::{bpf_ktime_get_coarse_ns, bpf_skb_load_bytes},
-};
-use honk_common::{
-    counter::Stat,
-    flow::{DirectVal, INBOUND_KIND},
-    key::PROTO_UDP,
-    param::GATE_CLOSED,
-};
+use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes};
+use honk_common::{counter::Stat, key::PROTO_UDP, param::GATE_CLOSED};
 
 use crate::{
+    decide::DNS_PORT,
+    inbound::remember,
     maps::{DCACHE, FLOW, GATE, PARAM, Scratch, scratch},
     packet::{ETH_IPV6, ETH_LEN, Kind, parse},
     special::is_special,
@@ -20,7 +14,6 @@ use crate::{
     verdict::{NEXT, SHOT},
 };
 
-const DNS_PORT: u16 = 53;
 const IPPROTO_ICMPV6: u8 = 58;
 const NDP_REDIRECT: u8 = 137;
 
@@ -66,23 +59,14 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
         return NEXT;
     }
     let key = p.key.reversed();
-    if FLOW.get_ptr(&key).is_some() || DCACHE.get_ptr(&key).is_some() {
-        return NEXT;
-    }
-    let value = DirectVal {
-        created_ns: unsafe { bpf_ktime_get_coarse_ns() },
-        generation: 0,
-        kind: INBOUND_KIND,
-        pad: [0; 3],
-    };
-    if DCACHE.insert(&key, &value, BPF_NOEXIST.into()).is_ok() {
-        count(Stat::InboundTrack);
+    if FLOW.get_ptr(&key).is_none() && DCACHE.get_ptr(&key).is_none() {
+        remember(p);
     }
     NEXT
 }
 
 #[inline(always)]
-fn is_ndp_redirect<const L2: bool>(skb: *mut __sk_buff) -> bool {
+pub fn is_ndp_redirect<const L2: bool>(skb: *mut __sk_buff) -> bool {
     if unsafe { (*skb).protocol } != ETH_IPV6 {
         return false;
     }

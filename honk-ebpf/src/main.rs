@@ -11,11 +11,13 @@
 // Keys passed by value would be copied to the stack first.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
+mod decide;
 mod dev0_ingress;
 mod event;
 mod fragment;
 mod group;
 mod handoff;
+mod inbound;
 mod known;
 mod lan_egress;
 mod lan_ingress;
@@ -24,12 +26,15 @@ mod maps;
 mod new_flow;
 mod packet;
 mod peer_ingress;
+mod process;
 mod refuse;
 mod route;
 mod special;
 mod stats;
 mod verdict;
 mod walk;
+mod wan_egress;
+mod wan_ingress;
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]

@@ -11,15 +11,16 @@ use aya_ebpf::{
 use honk_common::{
     counter::{OutStats, STATS_ENTRIES},
     event::{EVENT_TYPES, Event},
-    flow::{DirectVal, FlowVal, FragVal, ReturnVal},
+    flow::{CookieVal, DirectVal, FlowVal, FragVal, ReturnVal},
     key::{FlowKey, FragKey},
     limits::{
-        BANKS, DCACHE_ENTRIES, EVENT_RING_BYTES, FLOW_ENTRIES_DEFAULT, FRAG_ENTRIES,
-        LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PORT_ELEMS, RETURN_ENTRIES,
+        BANKS, COOKIE_ENTRIES, DCACHE_ENTRIES, EVENT_RING_BYTES, FLOW_ENTRIES_DEFAULT,
+        FRAG_ENTRIES, LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES,
+        PORT_ELEMS, RETURN_ENTRIES,
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
-    route::{ClassBits, DomainVal, DscpClasses, PortClasses, RouteMeta, RuleAct},
+    route::{ClassBits, DomainVal, DscpClasses, PnameKey, PortClasses, RouteMeta, RuleAct},
 };
 
 use crate::packet::Packet;
@@ -88,6 +89,10 @@ pub static PORT_CLASS: Array<PortClasses, { NBANKS * 2 * PORT_ELEMS as usize }> 
 pub static DSCP_CLASS: Array<DscpClasses, NBANKS> = Array::new();
 #[btf_map]
 pub static MAC_CLASS: HashMap<u64, u32, { MAC_ENTRIES as usize }, LAZY> = HashMap::new();
+#[btf_map]
+pub static PNAME_CLASS: HashMap<PnameKey, u32, { PNAME_ENTRIES as usize }, LAZY> = HashMap::new();
+#[btf_map]
+pub static COOKIE: HashMap<u64, CookieVal, { COOKIE_ENTRIES as usize }, LAZY> = HashMap::new();
 #[btf_map]
 pub static DEST_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
 #[btf_map]

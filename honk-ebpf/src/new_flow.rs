@@ -1,12 +1,15 @@
 //! New flows: rules, group states, mode flags, and the state the verdict needs.
 
-use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_ktime_get_coarse_ns};
+use aya_ebpf::{
+    bindings::__sk_buff,
+    helpers::generated::{bpf_get_socket_cookie, bpf_ktime_get_coarse_ns},
+};
 use honk_common::{
     counter::Stat,
     event::{EVENT_BLOCKED, EVENT_FLOW_OVERFLOW},
     flow::{
         DIRECT_KIND, DirectVal, FLAG_AMBIGUOUS, FLAG_DOMAIN_KNOWN, FLAG_L3DEV, FLAG_MUST,
-        FLAG_PRELIM, FLAG_V6, FLOW_ACTIVE, FlowVal, FlowWord,
+        FLAG_PRELIM, FLAG_V6, FLAG_WAN, FLOW_ACTIVE, FlowVal, FlowWord,
     },
     key::PROTO_TCP,
     outbound::{BLOCK, CONTROL, DIRECT, STATE_BLOCK, STATE_DEAD, STATE_DIRECT},
@@ -15,7 +18,7 @@ use honk_common::{
 
 use crate::{
     group::{dead, group_state},
-    maps::{DCACHE, FLAGS, FLOW},
+    maps::{COOKIE, DCACHE, FLAGS, FLOW, PARAM},
     packet::Packet,
     route::{Decision, route},
     stats::{count, sent},
@@ -24,13 +27,19 @@ use crate::{
 
 /// L7-L11: the rules, the groups, the mode flags.
 #[inline(always)]
-pub fn new_flow<const L2: bool>(
+pub fn new_flow<const L2: bool, const WAN: bool>(
     skb: *mut __sk_buff,
     p: &Packet,
     value: &mut FlowVal,
     dns: bool,
 ) -> Verdict {
-    let d = route(p);
+    value.pid = 0;
+    value.pname = [0; 16];
+    if WAN && is_own(skb, value) {
+        count(Stat::OwnBypass);
+        return Verdict::PASS;
+    }
+    let d = route::<WAN>(p, &value.pname);
     count(Stat::NewFlows);
     if !d.matched {
         count(Stat::RouteNomatch);
@@ -79,12 +88,32 @@ pub fn new_flow<const L2: bool>(
             ordinal = BLOCK;
         }
     }
+    if WAN && ordinal == DIRECT && mark != 0 {
+        // The route is chosen already: only another socket can follow the mark.
+        ordinal = CONTROL;
+    }
     let decided = Decided {
         ordinal,
         mark,
         flags,
     };
-    commit::<L2>(skb, p, value, dns, &d, decided)
+    commit::<L2, WAN>(skb, p, value, dns, &d, decided)
+}
+
+/// Notes the process of a local packet; says whether it is the daemon's own.
+#[inline(always)]
+fn is_own(skb: *mut __sk_buff, value: &mut FlowVal) -> bool {
+    let cookie = unsafe { bpf_get_socket_cookie(skb.cast()) };
+    let Some(process) = COOKIE.get_ptr(&cookie) else {
+        return false;
+    };
+    unsafe {
+        value.pid = (*process).tgid;
+        value.pname = (*process).name;
+    }
+    PARAM
+        .get(0)
+        .is_some_and(|param| param.own_tgid == value.pid)
 }
 
 /// What rules, groups and mode made of a new flow.
@@ -97,7 +126,7 @@ struct Decided {
 
 /// L11: leaves the state the verdict needs.
 #[inline(always)]
-fn commit<const L2: bool>(
+fn commit<const L2: bool, const WAN: bool>(
     skb: *mut __sk_buff,
     p: &Packet,
     value: &mut FlowVal,
@@ -121,7 +150,7 @@ fn commit<const L2: bool>(
         }
         return Verdict::PASS;
     }
-    let kept = !keep || insert::<L2>(skb, p, value, d, &out);
+    let kept = !keep || insert::<L2, WAN>(skb, p, value, d, &out);
     if !kept {
         count(Stat::FlowOverflow);
     }
@@ -155,7 +184,7 @@ fn remember_direct(p: &Packet, generation: u32) {
 }
 
 #[inline(always)]
-fn insert<const L2: bool>(
+fn insert<const L2: bool, const WAN: bool>(
     skb: *mut __sk_buff,
     p: &Packet,
     value: &mut FlowVal,
@@ -167,6 +196,7 @@ fn insert<const L2: bool>(
     flags |= if d.domain_known { FLAG_DOMAIN_KNOWN } else { 0 };
     flags |= if p.v6 { FLAG_V6 } else { 0 };
     flags |= if L2 { 0 } else { FLAG_L3DEV };
+    flags |= if WAN { FLAG_WAN } else { 0 };
     let word = FlowWord {
         ordinal: out.ordinal,
         flags,
@@ -180,9 +210,8 @@ fn insert<const L2: bool>(
     value.generation = d.generation;
     value.rule = d.rule;
     value.vlan = 0;
-    value.pid = 0;
-    value.pname = [0; 16];
-    value.mac = p.smac;
+    // A local process is no station of the network.
+    value.mac = if WAN { [0; 6] } else { p.smac };
     value.gw_mac = p.dmac;
     value.ifindex = unsafe { (*skb).ifindex };
     FLOW.insert(&p.key, &*value, 0).is_ok()

@@ -3,7 +3,7 @@
 //! Each used dimension turns the packet into a class, each class into a bitmap of lines. The
 //! lowest bit of the AND is the first matching line. Lines are compared word by word, so the
 //! usual early match touches one word of each bitmap. The bitmaps of the domain dimension stand in
-//! the entry of the destination address; process names do not exist on the LAN side.
+//! the entry of the destination address. Only local packets have a process name, only LAN packets a MAC.
 
 use aya_ebpf::btf_maps::{ArrayOfMaps, lpm_trie::Key};
 use honk_common::{
@@ -12,14 +12,14 @@ use honk_common::{
     outbound::CONTROL,
     route::{
         ACT_MUST, DIM_DEST, DIM_DOMAIN, DIM_DPORT, DIM_DSCP, DIM_MAC, DIM_PNAME, DIM_PROTO,
-        DIM_SPORT, DIM_SRC, DIR_DPORT, DIR_SPORT, RouteMeta, RuleBits, bank, mac_key,
+        DIM_SPORT, DIM_SRC, DIR_DPORT, DIR_SPORT, PnameKey, RouteMeta, RuleBits, bank, mac_key,
     },
 };
 
 use crate::{
     maps::{
-        Addr, CLASS_BITS, DEST_LPM, DOMAIN, DSCP_CLASS, MAC_CLASS, PORT_CLASS, Prefixes, ROUTE_META,
-        ROUTE_SEL, RULE_ACT, SRC_LPM,
+        Addr, CLASS_BITS, DEST_LPM, DOMAIN, DSCP_CLASS, MAC_CLASS, PNAME_CLASS, PORT_CLASS,
+        Prefixes, ROUTE_META, ROUTE_SEL, RULE_ACT, SRC_LPM,
     },
     packet::Packet,
 };
@@ -62,13 +62,13 @@ pub fn generation() -> u32 {
 
 /// Evaluates the rules of one generation; a swap meanwhile does not mix two.
 #[inline(always)]
-pub fn route(p: &Packet) -> Decision {
+pub fn route<const WAN: bool>(p: &Packet, pname: &[u8; 16]) -> Decision {
     let generation = generation();
-    evaluate(p, generation).unwrap_or(Decision::unmatched(generation))
+    evaluate::<WAN>(p, pname, generation).unwrap_or(Decision::unmatched(generation))
 }
 
 #[inline(always)]
-fn evaluate(p: &Packet, generation: u32) -> Option<Decision> {
+fn evaluate<const WAN: bool>(p: &Packet, pname: &[u8; 16], generation: u32) -> Option<Decision> {
     let bank = bank(generation);
     let meta = ROUTE_META.get(bank)?;
     let dims = meta.dims;
@@ -101,7 +101,8 @@ fn evaluate(p: &Packet, generation: u32) -> Option<Decision> {
         all
     };
     let mac = if dims & DIM_MAC != 0 {
-        let c = MAC_CLASS.get_ptr(&mac_key(bank, p.smac));
+        let mac = if WAN { [0; 6] } else { p.smac };
+        let c = MAC_CLASS.get_ptr(&mac_key(bank, mac));
         class(bank, c.map_or(meta.mac_default.into(), |c| unsafe { *c }))?
     } else {
         all
@@ -113,7 +114,13 @@ fn evaluate(p: &Packet, generation: u32) -> Option<Decision> {
         all
     };
     let pname = if dims & DIM_PNAME != 0 {
-        class(bank, meta.pname_unknown_class.into())?
+        let known = if WAN && pname[0] != 0 {
+            PNAME_CLASS.get_ptr(&PnameKey { name: *pname, bank })
+        } else {
+            None
+        };
+        let unknown = meta.pname_unknown_class.into();
+        class(bank, known.map_or(unknown, |c| unsafe { *c }))?
     } else {
         all
     };

@@ -38,3 +38,5 @@ mod refuse;
 mod rules;
 #[path = "kernel/verdicts.rs"]
 mod verdicts;
+#[path = "kernel/wan.rs"]
+mod wan;

@@ -70,14 +70,14 @@ impl Kernel for Datapath {
         Self::is_local(self, ip)
     }
 
-    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError> {
-        Ok(Self::set_lan(self, patterns)?)
+    fn set_interfaces(&self, lan: Vec<String>, wan: Vec<String>) -> Result<(), KernelError> {
+        Ok(Self::set_interfaces(self, lan, wan)?)
     }
 
     fn interfaces(&self) -> Vec<Interface> {
         let interface = |i: crate::datapath::InterfaceStatus| Interface {
             name: if i.name.is_empty() { i.pattern } else { i.name },
-            role: "lan".to_owned(),
+            role: i.role.to_owned(),
             attached: i.attached,
             hooks: i.hooks.iter().map(|h| (*h).to_owned()).collect(),
             problem: i.problem,

@@ -261,6 +261,7 @@ fn settings(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> datapath::Settin
         tproxy_port: global.tproxy_port,
         flow_entries: global.flow_entries,
         lan: global.lan_interface.clone(),
+        wan: global.wan_interface.clone(),
         udp_sockets: sockets,
         tcx_first: text("tcx_order") == Some("first"),
         redirect_peer: match text("redirect_peer") {

@@ -67,7 +67,7 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn release(&self, key: &FlowKey);
     /// Whether the gateway itself has the address.
     fn is_local(&self, ip: IpAddr) -> bool;
-    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError>;
+    fn set_interfaces(&self, lan: Vec<String>, wan: Vec<String>) -> Result<(), KernelError>;
     fn interfaces(&self) -> Vec<Interface>;
     fn counters(&self) -> KernelCounters;
     /// Removes everything from the kernel; the network is as it was found.

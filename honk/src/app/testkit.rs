@@ -41,7 +41,7 @@ pub(crate) enum Asked {
     Commit(u16),
     Groups(Vec<(u32, u32)>),
     Gate(u32),
-    Lan(Vec<String>),
+    Interfaces(Vec<String>, Vec<String>),
     Claim(FlowKey),
     Release(FlowKey),
 }
@@ -155,8 +155,8 @@ impl Kernel for FakeKernel {
         self.local.lock().unwrap().contains(&ip)
     }
 
-    fn set_lan(&self, patterns: Vec<String>) -> Result<(), KernelError> {
-        self.note(Asked::Lan(patterns));
+    fn set_interfaces(&self, lan: Vec<String>, wan: Vec<String>) -> Result<(), KernelError> {
+        self.note(Asked::Interfaces(lan, wan));
         Ok(())
     }
 

@@ -99,6 +99,7 @@ fn global(candidate: &Candidate) -> Value {
         "bpf_conn_state_map_size": g.flow_entries,
         "log_level": g.log_level,
         "lan_interface": g.lan_interface,
+        "wan_interface": g.wan_interface,
         "auto_config_kernel_parameter": g.auto_config_kernel_parameter,
         "data_dir": g.data_dir,
         "drain_timeout_ms": g.drain_timeout_ms,

@@ -8,18 +8,14 @@ use std::{
 
 use honk_common::{
     key::LpmKey,
-    limits::{BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PORT_ELEMS},
-    route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PortClasses, bank, mac_key},
+    limits::{
+        BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES, PORT_ELEMS,
+    },
+    route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PnameKey, PortClasses, bank, mac_key},
     tables::RouteTables,
 };
 
-use super::{
-    bpf,
-    domains::Domains,
-    error::Error,
-    map::{Map, PnameKey},
-    object::Maps,
-};
+use super::{bpf, domains::Domains, error::Error, map::Map, object::Maps};
 
 /// Room in a prefix map beyond what is put in.
 const SPARE_PREFIXES: usize = 1024;
@@ -36,7 +32,7 @@ pub(super) struct Banks {
     filled: [bool; 2],
     /// Keys in the hashes both banks share.
     mac: [Vec<u64>; 2],
-    pname: [Vec<PnameKeyOf>; 2],
+    pname: [Vec<PnameKey>; 2],
 }
 
 #[derive(Debug)]
@@ -44,8 +40,6 @@ struct Staged {
     generation: u32,
     dest: OwnedFd,
 }
-
-type PnameKeyOf = [u8; 16];
 
 impl Banks {
     /// Fills the spare bank with `tables`; whatever was staged there before is forgotten.
@@ -129,18 +123,14 @@ impl Banks {
         self.mac[at as usize] = t.mac.iter().map(|(m, _)| mac_key(at, *m)).collect();
         let values: Vec<u32> = t.mac.iter().map(|(_, class)| *class).collect();
         maps.mac_class.put_all(&self.mac[at as usize], &values)?;
-        if let Some(map) = &maps.pname_class {
-            self.pname[at as usize] = t.pname.iter().map(|(name, _)| *name).collect();
-            for (name, class) in &t.pname {
-                map.put(
-                    &PnameKey {
-                        name: *name,
-                        bank: at,
-                    },
-                    class,
-                )?;
-            }
-        }
+        let process = |(name, _): &([u8; 16], u32)| PnameKey {
+            name: *name,
+            bank: at,
+        };
+        self.pname[at as usize] = t.pname.iter().map(process).collect();
+        let values: Vec<u32> = t.pname.iter().map(|(_, class)| *class).collect();
+        maps.pname_class
+            .put_all(&self.pname[at as usize], &values)?;
         if t.meta.dims & DIM_DOMAIN != 0 {
             domains.open(&maps.domain, generation)?;
         }
@@ -162,10 +152,8 @@ impl Banks {
         for key in std::mem::take(&mut self.mac[at as usize]) {
             let _ = maps.mac_class.delete(&key);
         }
-        for name in std::mem::take(&mut self.pname[at as usize]) {
-            if let Some(map) = &maps.pname_class {
-                let _ = map.delete(&PnameKey { name, bank: at });
-            }
+        for key in std::mem::take(&mut self.pname[at as usize]) {
+            let _ = maps.pname_class.delete(&key);
         }
     }
 }
@@ -190,6 +178,8 @@ fn check(t: &RouteTables) -> Result<(), Error> {
     too_many("rule lines", t.acts.len(), MAX_RULES)?;
     too_many("classes", t.classes.len(), MAX_CLASSES)?;
     too_many("MAC addresses", t.mac.len(), per_bank)?;
+    let per_bank = (PNAME_ENTRIES / BANKS) as usize;
+    too_many("process names", t.pname.len(), per_bank)?;
     let prefixes = LPM_MAX_ENTRIES as usize - SPARE_PREFIXES;
     too_many("destination prefixes", t.dest.len(), prefixes)?;
     too_many("source prefixes", t.src.len(), prefixes)

@@ -13,7 +13,7 @@ use std::{
 use super::{
     bpf::{self, Order},
     error::Error,
-    object::{Hook, Layer, Programs},
+    object::{Hook, Place, Programs},
     pins::{HookKey, Pins},
 };
 use crate::netlink::{Link, Rtnl, Side};
@@ -25,7 +25,7 @@ pub(super) const FILTER_PREFIX: &str = "honk_";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) name: String,
-    pub(super) layer: Layer,
+    pub(super) place: Place,
 }
 
 /// Interfaces by index.
@@ -48,7 +48,7 @@ enum Via {
 
 #[derive(Debug)]
 struct Attached {
-    layer: Layer,
+    place: Place,
     via: Via,
 }
 
@@ -91,22 +91,22 @@ impl Hooks {
 
     /// Brings the hooks to `targets`; returns what failed, by interface index.
     pub(super) fn reconcile(&mut self, rtnl: &mut Rtnl, targets: &Targets) -> Vec<(u32, Error)> {
-        let have: BTreeMap<HookKey, Layer> = self
+        let have: BTreeMap<HookKey, Place> = self
             .table
             .iter()
             .filter(|(key, hook)| self.is_alive(rtnl, **key, hook))
-            .map(|(key, hook)| (*key, hook.layer))
+            .map(|(key, hook)| (*key, hook.place))
             .collect();
         let known: Vec<HookKey> = self.table.keys().copied().collect();
         for key in known {
-            let wanted = targets.get(&key.0).map(|t| t.layer);
+            let wanted = targets.get(&key.0).map(|t| t.place);
             if wanted.is_none() || have.get(&key).copied() != wanted {
                 self.detach(rtnl, key);
             }
         }
         let mut failed = Vec::new();
-        for (key, layer) in missing(&have, targets) {
-            if let Err(source) = self.attach(rtnl, key, layer) {
+        for (key, place) in missing(&have, targets) {
+            if let Err(source) = self.attach(rtnl, key, place) {
                 let name = targets
                     .get(&key.0)
                     .map_or_else(String::new, |t| t.name.clone());
@@ -114,7 +114,7 @@ impl Hooks {
                     key.0,
                     Error::Attach {
                         name,
-                        program: self.programs.lan(key.1, layer).name,
+                        program: self.programs.hook(key.1, place).name,
                         source: Box::new(source),
                     },
                 ));
@@ -127,7 +127,7 @@ impl Hooks {
     pub(super) fn sides(&self, link: u32) -> impl Iterator<Item = &'static str> {
         self.table
             .range((link, Side::Ingress)..=(link, Side::Egress))
-            .map(|((_, side), hook)| self.programs.lan(*side, hook.layer).name)
+            .map(|((_, side), hook)| self.programs.hook(*side, hook.place).name)
     }
 
     /// The gate is open: our programs take over from inherited ones, and links are pinned,
@@ -141,7 +141,7 @@ impl Hooks {
         self.live = true;
         for ((_, side), hook) in &mut self.table {
             if let Via::Inherited(link) = &hook.via {
-                let program = &self.programs.lan(*side, hook.layer).fd;
+                let program = &self.programs.hook(*side, hook.place).fd;
                 bpf::update_link(link.as_fd(), program.as_fd())
                     .map_err(Error::io("replace the program of an inherited link"))?;
                 let link = link.as_fd().try_clone_to_owned();
@@ -183,7 +183,7 @@ impl Hooks {
                 bpf::tcx_link(link.as_fd()).ok().flatten() == Some(key)
             }
             Via::Clsact => {
-                let program = self.programs.lan(key.1, hook.layer);
+                let program = self.programs.hook(key.1, hook.place);
                 let id = bpf::program_id(program.fd.as_fd()).unwrap_or(0);
                 let filters = rtnl.filters(key.0).unwrap_or_default();
                 filters.iter().any(|f| f.side == key.1 && f.program == id)
@@ -191,27 +191,33 @@ impl Hooks {
         }
     }
 
-    fn attach(&mut self, rtnl: &mut Rtnl, key: HookKey, layer: Layer) -> Result<(), Error> {
+    fn attach(&mut self, rtnl: &mut Rtnl, key: HookKey, place: Place) -> Result<(), Error> {
         let programs = Arc::clone(&self.programs);
-        let program = programs.lan(key.1, layer);
+        let program = programs.hook(key.1, place);
         let via = match self.inherited.remove(&key) {
             Some(link) => Via::Inherited(link),
-            None => self.attach_new(rtnl, key, program)?,
+            None => self.attach_new(rtnl, key, place, program)?,
         };
         if let (Via::Tcx(link), true, Some(pins)) = (&via, self.live, &self.pins) {
             pins.add(key, link.as_fd())?;
         }
-        self.table.insert(key, Attached { layer, via });
+        self.table.insert(key, Attached { place, via });
         Ok(())
     }
 
-    fn attach_new(&mut self, rtnl: &mut Rtnl, key: HookKey, program: &Hook) -> Result<Via, Error> {
+    fn attach_new(
+        &mut self,
+        rtnl: &mut Rtnl,
+        key: HookKey,
+        place: Place,
+        program: &Hook,
+    ) -> Result<Via, Error> {
         let (link, side) = key;
-        // The order matters where packets enter; leaving, honk only watches.
-        let order = if self.first && side == Side::Ingress {
-            Order::First
-        } else {
-            Order::Last
+        let order = match (place.decides(side), side) {
+            // Replies to local processes come in with a mark that others must not see.
+            (false, Side::Ingress) => Order::First,
+            (true, _) if self.first => Order::First,
+            _ => Order::Last,
         };
         match self.method {
             Method::Tcx => bpf::attach_tcx(program.fd.as_fd(), link, side, order)
@@ -243,7 +249,7 @@ impl Hooks {
                 }
             }
             Via::Clsact => {
-                let id = bpf::program_id(self.programs.lan(key.1, hook.layer).fd.as_fd());
+                let id = bpf::program_id(self.programs.hook(key.1, hook.place).fd.as_fd());
                 for filter in rtnl.filters(key.0).unwrap_or_default() {
                     if filter.side == key.1 && id.as_ref().is_ok_and(|id| *id == filter.program) {
                         let _ = rtnl.delete_filter(&filter);
@@ -279,7 +285,7 @@ impl Hooks {
 
     fn own_ids(&self) -> Result<HashSet<u32>, Error> {
         self.programs
-            .lan
+            .hooks
             .iter()
             .map(|h| &h.fd)
             .chain([&self.programs.dev0, &self.programs.peer])
@@ -288,17 +294,15 @@ impl Hooks {
     }
 }
 
-/// Hooks that should exist and do not: egress of all interfaces before any ingress.
-fn missing(have: &BTreeMap<HookKey, Layer>, targets: &Targets) -> Vec<(HookKey, Layer)> {
-    [Side::Egress, Side::Ingress]
-        .into_iter()
-        .flat_map(|side| {
-            targets
-                .iter()
-                .map(move |(link, t)| ((*link, side), t.layer))
-        })
-        .filter(|(key, layer)| have.get(key) != Some(layer))
-        .collect()
+/// Hooks that should exist and do not: what watches, on all interfaces, before what decides.
+fn missing(have: &BTreeMap<HookKey, Place>, targets: &Targets) -> Vec<(HookKey, Place)> {
+    let mut missing: Vec<(HookKey, Place)> = targets
+        .iter()
+        .flat_map(|(link, t)| Side::BOTH.map(|side| ((*link, side), t.place)))
+        .filter(|(key, place)| have.get(key) != Some(place))
+        .collect();
+    missing.sort_by_key(|(key, place)| place.decides(key.1));
+    missing
 }
 
 /// Adds a filter, and the qdisc it needs; says whether the qdisc is new.
@@ -345,14 +349,21 @@ fn remove_empty_qdisc(rtnl: &mut Rtnl, link: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::object::{Layer, Role},
+        *,
+    };
 
-    fn targets(list: &[(u32, Layer)]) -> Targets {
+    fn place(layer: Layer, role: Role) -> Place {
+        Place { layer, role }
+    }
+
+    fn targets(list: &[(u32, Place)]) -> Targets {
         list.iter()
-            .map(|(link, layer)| {
+            .map(|(link, place)| {
                 let target = Target {
                     name: format!("l{link}"),
-                    layer: *layer,
+                    place: *place,
                 };
                 (*link, target)
             })
@@ -360,31 +371,39 @@ mod tests {
     }
 
     #[test]
-    fn egress_comes_before_ingress() {
+    fn what_watches_comes_before_what_decides() {
+        let lan = place(Layer::L2, Role::Lan);
+        let wan = place(Layer::L3, Role::Wan);
+        let both = place(Layer::L2, Role::Both);
         let plan = missing(
             &BTreeMap::new(),
-            &targets(&[(3, Layer::L2), (9, Layer::L3)]),
+            &targets(&[(3, lan), (9, wan), (11, both)]),
         );
         let expected = [
-            ((3, Side::Egress), Layer::L2),
-            ((9, Side::Egress), Layer::L3),
-            ((3, Side::Ingress), Layer::L2),
-            ((9, Side::Ingress), Layer::L3),
+            ((3, Side::Egress), lan),
+            ((9, Side::Ingress), wan),
+            ((3, Side::Ingress), lan),
+            ((9, Side::Egress), wan),
         ];
-        assert_eq!(plan, expected);
+        assert_eq!(plan[..4], expected);
+        // On the one interface both sides decide.
+        assert!(plan[4..].iter().all(|(key, p)| key.0 == 11 && *p == both));
+        assert_eq!(plan.len(), 6);
     }
 
     #[test]
     fn only_what_is_missing_or_changed_is_attached() {
+        let lan = place(Layer::L2, Role::Lan);
         let have = BTreeMap::from([
-            ((3, Side::Egress), Layer::L2),
-            ((3, Side::Ingress), Layer::L2),
-            ((4, Side::Egress), Layer::L2),
+            ((3, Side::Egress), lan),
+            ((3, Side::Ingress), lan),
+            ((4, Side::Egress), lan),
         ]);
-        let wanted = targets(&[(3, Layer::L2), (4, Layer::L2)]);
-        assert_eq!(missing(&have, &wanted), [((4, Side::Ingress), Layer::L2)]);
-        let changed = targets(&[(3, Layer::L3)]);
-        assert_eq!(missing(&have, &changed).len(), 2);
+        let wanted = targets(&[(3, lan), (4, lan)]);
+        assert_eq!(missing(&have, &wanted), [((4, Side::Ingress), lan)]);
+        for other in [place(Layer::L3, Role::Lan), place(Layer::L2, Role::Wan)] {
+            assert_eq!(missing(&have, &targets(&[(3, other)])).len(), 2);
+        }
         assert!(missing(&have, &targets(&[])).is_empty());
     }
 }

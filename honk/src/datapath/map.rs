@@ -29,16 +29,6 @@ pub(super) struct Addr(pub(super) [u8; 16]);
 // SAFETY: a transparent byte array.
 unsafe impl Pod for Addr {}
 
-/// Key of `PNAME_CLASS`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct PnameKey {
-    pub(super) name: [u8; 16],
-    pub(super) bank: u32,
-}
-// SAFETY: repr(C), 20 bytes, no padding.
-unsafe impl Pod for PnameKey {}
-
 impl<K, V> AsFd for Map<K, V> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -1,4 +1,4 @@
-//! The datapath: loads the kernel programs, hooks them to the LAN interfaces, moves proxied
+//! The datapath: loads the kernel programs, hooks them to the interfaces, moves proxied
 //! flows into the private namespace, and takes everything back at the end.
 //!
 //! It executes; it decides nothing about flows. `app` starts it, commits rule tables and group
@@ -8,6 +8,7 @@
 
 mod bank;
 mod bpf;
+mod btf;
 mod carry;
 mod cascade;
 mod claims;
@@ -30,6 +31,7 @@ mod pattern;
 mod peer_test;
 mod pins;
 mod probe;
+mod process;
 mod start;
 mod status;
 mod sysctl;
@@ -83,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) flow_entries: u32,
     /// LAN interfaces; `*` and `?` are wildcards.
     pub(crate) lan: Vec<String>,
+    /// Interfaces the gateway's own traffic leaves through; `auto` follows the default routes.
+    pub(crate) wan: Vec<String>,
     /// UDP listeners per family; 0 chooses.
     pub(crate) udp_sockets: usize,
     /// Run before other TCX programs on ingress.
@@ -228,12 +232,13 @@ impl Datapath {
         self.0.shared.local.contains(ip)
     }
 
-    /// Takes another list of LAN interfaces. On failure the old one stays.
-    pub(crate) fn set_lan(&self, patterns: Vec<String>) -> Result<(), Error> {
-        self.ask(|reply| host::Ask::Lan(patterns, reply))
+    /// Takes other lists of interfaces. On failure the old ones stay.
+    pub(crate) fn set_interfaces(&self, lan: Vec<String>, wan: Vec<String>) -> Result<(), Error> {
+        let patterns = lan::Patterns { lan, wan };
+        self.ask(|reply| host::Ask::Interfaces(patterns, reply))
     }
 
-    /// LAN interfaces and patterns as of the last comparison.
+    /// Interfaces and patterns as of the last comparison.
     pub(crate) fn interfaces(&self) -> Vec<InterfaceStatus> {
         self.0.shared.interfaces.load().to_vec()
     }

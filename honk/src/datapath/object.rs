@@ -18,12 +18,13 @@ use honk_common::{
     flow::{FlowVal, ReturnVal},
     key::FlowKey,
     param::{AbiMeta, Param},
-    route::{ClassBits, DscpClasses, PortClasses, RouteMeta, RuleAct},
+    route::{ClassBits, DscpClasses, PnameKey, PortClasses, RouteMeta, RuleAct},
 };
 
 use super::{
     error::Error,
-    map::{Addr, Map, PnameKey},
+    map::{Addr, Map},
+    process,
 };
 use crate::netlink::Side;
 
@@ -48,8 +49,7 @@ pub(super) struct Maps {
     pub(super) port_class: Map<u32, PortClasses>,
     pub(super) dscp_class: Map<u32, DscpClasses>,
     pub(super) mac_class: Map<u64, u32>,
-    /// Absent from objects without process-name rules.
-    pub(super) pname_class: Option<Map<PnameKey, u32>>,
+    pub(super) pname_class: Map<PnameKey, u32>,
     pub(super) dest_lpm: Map<u32, u32>,
     pub(super) src_lpm: Map<u32, u32>,
     pub(super) domain: Map<u32, u32>,
@@ -59,16 +59,19 @@ pub(super) struct Maps {
     pub(super) stats: Map<u32, u64>,
 }
 
-/// The programs of the LAN side.
+/// All programs.
 #[derive(Debug)]
 pub(super) struct Programs {
-    pub(super) lan: [Hook; 4],
+    pub(super) hooks: [Hook; HOOKS.len()],
+    /// Hooks of the root control group, in the order of [`process::HOOKS`]; absent where the
+    /// kernel refuses them.
+    pub(super) process: Option<Vec<OwnedFd>>,
     pub(super) dev0: OwnedFd,
     pub(super) peer: OwnedFd,
     pub(super) listener: OwnedFd,
 }
 
-/// A program of a LAN interface.
+/// A program of an interface.
 #[derive(Debug)]
 pub(super) struct Hook {
     pub(super) name: &'static str,
@@ -82,19 +85,59 @@ pub(super) enum Layer {
     L3,
 }
 
-/// Egress before ingress, L2 before L3: the order [`Programs::lan`] counts on.
-const LAN: [&str; 4] = [
+/// What an interface is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Clients come in here.
+    Lan,
+    /// The gateway's own traffic leaves here.
+    Wan,
+    /// Both: its one ingress program serves clients, its egress program the gateway.
+    Both,
+}
+
+/// Which programs an interface gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) layer: Layer,
+    pub(super) role: Role,
+}
+
+/// LAN before WAN, egress before ingress, L2 before L3: the order [`Programs::hook`] counts on.
+const HOOKS: [&str; 8] = [
     "lan_egress_l2",
     "lan_egress_l3",
     "lan_ingress_l2",
     "lan_ingress_l3",
+    "wan_egress_l2",
+    "wan_egress_l3",
+    "wan_ingress_l2",
+    "wan_ingress_l3",
 ];
 
+impl Place {
+    /// Whether the program of a side belongs to the WAN.
+    fn is_wan(self, side: Side) -> bool {
+        match self.role {
+            Role::Lan => false,
+            Role::Wan => true,
+            Role::Both => side == Side::Egress,
+        }
+    }
+
+    /// Whether the program of a side decides about packets; the others watch.
+    pub(super) fn decides(self, side: Side) -> bool {
+        self.is_wan(side) == (side == Side::Egress)
+    }
+}
+
 impl Programs {
-    /// The program of a LAN interface for a side.
-    pub(super) fn lan(&self, side: Side, layer: Layer) -> &Hook {
-        let at = usize::from(side == Side::Ingress) * 2 + usize::from(layer == Layer::L3);
-        &self.lan[at]
+    /// The program of an interface for a side.
+    pub(super) fn hook(&self, side: Side, place: Place) -> &Hook {
+        let at = usize::from(place.is_wan(side)) * 4
+            + usize::from(side == Side::Ingress) * 2
+            + usize::from(place.layer == Layer::L3);
+        &self.hooks[at]
     }
 }
 
@@ -140,20 +183,21 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
         .map_err(load_error)?;
     // Programs first: their code names maps by descriptor, and taking a map closes it.
     let mut program = |name: &'static str| load_program(&mut ebpf, name);
-    let mut lan = Vec::with_capacity(LAN.len());
-    for name in LAN {
-        lan.push(Hook {
+    let mut hooks = Vec::with_capacity(HOOKS.len());
+    for name in HOOKS {
+        hooks.push(Hook {
             name,
             fd: program(name)?,
         });
     }
     let programs = Programs {
-        lan: lan
+        hooks: hooks
             .try_into()
             .map_err(|_| Error::Object("program table".to_owned()))?,
         dev0: program("dev0_ingress")?,
         peer: program("peer_ingress")?,
         listener: program("listener_lookup")?,
+        process: load_process(&mut ebpf),
     };
     let mut take = |name: &str| -> Result<Option<OwnedFd>, Error> {
         ebpf.take_map(name).map(|m| owned(name, m)).transpose()
@@ -182,12 +226,7 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
         port_class: map!("PORT_CLASS"),
         dscp_class: map!("DSCP_CLASS"),
         mac_class: map!("MAC_CLASS"),
-        pname_class: match take("PNAME_CLASS")? {
-            Some(fd) => {
-                Some(Map::new(fd).map_err(|e| Error::Object(format!("map PNAME_CLASS: {e}")))?)
-            }
-            None => None,
-        },
+        pname_class: map!("PNAME_CLASS"),
         dest_lpm: map!("DEST_LPM"),
         src_lpm: map!("SRC_LPM"),
         domain: map!("DOMAIN"),
@@ -242,11 +281,30 @@ fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Err
             p.load().map_err(fail)?;
             p.fd().map_err(fail)?
         }
+        Program::CgroupSock(p) => {
+            p.load().map_err(fail)?;
+            p.fd().map_err(fail)?
+        }
+        Program::CgroupSockAddr(p) => {
+            p.load().map_err(fail)?;
+            p.fd().map_err(fail)?
+        }
         _ => return Err(fail(ProgramError::UnexpectedProgramType)),
     };
     fd.as_fd()
         .try_clone_to_owned()
         .map_err(Error::io("duplicate a program descriptor"))
+}
+
+/// Without them processes are unknown, and everything else works.
+fn load_process(ebpf: &mut aya::Ebpf) -> Option<Vec<OwnedFd>> {
+    let names = process::HOOKS.iter().map(|(name, _)| *name);
+    let loaded: Result<Vec<OwnedFd>, Error> = names.map(|name| load_program(ebpf, name)).collect();
+    loaded
+        .inspect_err(|e| {
+            tracing::warn!(target: super::TARGET, error = %e, "process names stay unknown");
+        })
+        .ok()
 }
 
 /// Bytes of a verifier log that are worth a log line: the verdict is at its end.

@@ -26,12 +26,13 @@ use super::{
     host::Host,
     janitor::Tally,
     keeper::Keeper,
+    lan::Patterns,
     listeners, local,
     map::Map,
     object::{self, Maps, Object},
     owner, pair, peer_test,
     pins::{self, Mounted, Pins},
-    probe, status,
+    probe, process, status,
     sysctl::Sysctls,
     wake::Wake,
 };
@@ -102,7 +103,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
     if !features.jit {
         tracing::warn!(target: TARGET, "net.core.bpf_jit_enable is 0: every packet costs many times more");
     }
-    let param = Param {
+    let mut param = Param {
         own_mark: settings.own_mark,
         own_tgid: std::process::id(),
         features: if redirect_peer {
@@ -113,8 +114,12 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         nonce: nonce()?,
         ..Param::default()
     };
+    process::locate(&mut param);
     let mut host = Host::new(Arc::clone(&shared), rtnl, hooks, param)?;
-    host.patterns.clone_from(&settings.lan);
+    host.patterns = Patterns {
+        lan: settings.lan.clone(),
+        wan: settings.wan.clone(),
+    };
     host.block = settings.on_crash_block;
     host.owner = owner;
     host.mounted = mounted;

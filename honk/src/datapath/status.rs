@@ -6,11 +6,13 @@ use honk_common::counter::{OutStats, Stat};
 
 use super::{bpf, error::Error, object::Maps};
 
-/// A LAN interface, or a pattern that means none at the moment.
+/// An interface, or a pattern that means none at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceStatus {
     pub(crate) name: String,
     pub(crate) pattern: String,
+    /// `lan` or `wan`.
+    pub(crate) role: &'static str,
     pub(crate) attached: bool,
     /// Programs that run there.
     pub(crate) hooks: Vec<&'static str>,

@@ -123,6 +123,25 @@ impl Rtnl {
         )
     }
 
+    /// Links of the best default routes: of IPv4, then of IPv6 if it is another one.
+    pub(crate) fn default_links(&mut self) -> Result<Vec<u32>, Error> {
+        let mut request = RouteMessage::default();
+        request.header.table = RouteHeader::RT_TABLE_MAIN;
+        let rows = self.dump(&RouteNetlinkMessage::GetRoute(request), "list routes")?;
+        let mut links = Vec::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let routes = rows
+                .iter()
+                .filter_map(|(_, row)| default_route(row, family));
+            if let Some((_, link)) = routes.min()
+                && !links.contains(&link)
+            {
+                links.push(link);
+            }
+        }
+        Ok(links)
+    }
+
     /// MTU of the IPv4 default route.
     #[cfg(test)]
     pub(crate) fn default_mtu(&mut self) -> Option<u32> {
@@ -143,6 +162,31 @@ impl Rtnl {
             what,
         )
     }
+}
+
+/// Metric and link of a row that is a unicast default route of the main table.
+fn default_route(row: &[u8], family: i32) -> Option<(u32, u32)> {
+    const HEADER: usize = 12;
+    const RTN_UNICAST: u8 = 1;
+    const RTA_OIF: u16 = 4;
+    const RTA_PRIORITY: u16 = 6;
+    const RTA_MULTIPATH: u16 = 9;
+    let head = row.get(..HEADER)?;
+    let main = head[4] == RouteHeader::RT_TABLE_MAIN && head[7] == RTN_UNICAST;
+    if i32::from(head[0]) != family || head[1] != 0 || !main {
+        return None;
+    }
+    let (mut metric, mut link) = (0, None);
+    for (kind, value) in super::attributes(row, HEADER) {
+        match kind {
+            RTA_OIF => link = super::u32_at(value, 0),
+            RTA_PRIORITY => metric = super::u32_at(value, 0)?,
+            // The first of several next hops: length, flags, hops, then the link.
+            RTA_MULTIPATH => link = link.or_else(|| super::u32_at(value, 4)),
+            _ => {}
+        }
+    }
+    Some((metric, link?))
 }
 
 fn base(family: Family, kind: RouteType, scope: RouteScope) -> RouteMessage {

@@ -9,12 +9,17 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::Error;
 
-/// Links and addresses. Routes are left out: nothing here depends on them yet, and a full BGP
-/// table would wake the host thread all day.
+/// Links and addresses. Routes only where somebody follows them: a full BGP table would wake the
+/// host thread all day.
 const GROUPS: [u32; 3] = [
     1, // RTNLGRP_LINK
     5, // RTNLGRP_IPV4_IFADDR
     9, // RTNLGRP_IPV6_IFADDR
+];
+
+const ROUTES: [u32; 2] = [
+    7,  // RTNLGRP_IPV4_ROUTE
+    11, // RTNLGRP_IPV6_ROUTE
 ];
 
 /// A subscription of the namespace it was opened in.
@@ -37,6 +42,16 @@ impl Watch {
         Ok(Self {
             socket: open().map_err(|e| Error::new("subscribe to changes", e))?,
         })
+    }
+
+    /// Also notices changes of routes from now on.
+    pub(crate) fn follow_routes(&self) -> Result<(), Error> {
+        let join = || -> io::Result<()> {
+            ROUTES
+                .iter()
+                .try_for_each(|group| self.socket.add_membership(*group))
+        };
+        join().map_err(|e| Error::new("subscribe to routes", e))
     }
 
     /// To be polled for reading.

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use aya::maps::MapData;
-use aya::programs::{ProgramFd, SchedClassifier, SkLookup};
+use aya::programs::{Program, ProgramFd, SchedClassifier, SkLookup};
 use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
 use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS};
 use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
-use honk_common::route::{ClassBits, DomainVal, PortClasses, bank, mac_key};
+use honk_common::route::{ClassBits, DomainVal, PnameKey, PortClasses, bank, mac_key};
 use honk_common::tables::RouteTables;
 use honk_common::{ABI_VERSION, Pod};
 
@@ -26,13 +26,26 @@ pub use device::{Tap, enter_namespace};
 pub use sys::Ran;
 
 /// Names of the programs in the object.
-pub const CLASSIFIERS: [&str; 6] = [
+pub const CLASSIFIERS: [&str; 10] = [
     "lan_ingress_l2",
     "lan_ingress_l3",
     "lan_egress_l2",
     "lan_egress_l3",
+    "wan_egress_l2",
+    "wan_egress_l3",
+    "wan_ingress_l2",
+    "wan_ingress_l3",
     "dev0_ingress",
     "peer_ingress",
+];
+/// The hooks of the root control group.
+pub const PROCESS_HOOKS: [&str; 6] = [
+    "cg_sock_create",
+    "cg_sock_release",
+    "cg_connect4",
+    "cg_connect6",
+    "cg_sendmsg4",
+    "cg_sendmsg6",
 ];
 /// The program of type `sk_lookup`.
 pub const LOOKUP: &str = "listener_lookup";
@@ -128,6 +141,14 @@ impl Rig {
         let program: &mut SkLookup = ebpf.program_mut(LOOKUP).context(LOOKUP)?.try_into()?;
         program.load().context("verifier refuses listener_lookup")?;
         programs.insert(LOOKUP, program.fd()?.try_clone()?);
+        for name in PROCESS_HOOKS {
+            let loaded = match ebpf.program_mut(name).context(name)? {
+                Program::CgroupSock(p) => p.load(),
+                Program::CgroupSockAddr(p) => p.load(),
+                _ => bail!("unexpected type of {name}"),
+            };
+            loaded.with_context(|| format!("verifier refuses {name}"))?;
+        }
         let rig = Self {
             ebpf,
             programs,
@@ -162,8 +183,10 @@ impl Rig {
     pub fn verified_insns(&self, program: &str) -> Result<u32> {
         let program = self.ebpf.program(program).context("no such program")?;
         let info = match program {
-            aya::programs::Program::SchedClassifier(p) => p.info()?,
-            aya::programs::Program::SkLookup(p) => p.info()?,
+            Program::SchedClassifier(p) => p.info()?,
+            Program::SkLookup(p) => p.info()?,
+            Program::CgroupSock(p) => p.info()?,
+            Program::CgroupSockAddr(p) => p.info()?,
             _ => bail!("unexpected program type"),
         };
         info.verified_instruction_count()
@@ -286,6 +309,32 @@ impl Rig {
         Ok(())
     }
 
+    /// The same for the egress.
+    pub fn attach_egress(&mut self, program: &str, device: &Tap) -> Result<()> {
+        let program: &mut SchedClassifier = self
+            .ebpf
+            .program_mut(program)
+            .context("no such program")?
+            .try_into()?;
+        program.attach(device.name(), aya::programs::TcAttachType::Egress)?;
+        Ok(())
+    }
+
+    /// Attaches the process hooks to the root control group, for as long as the rig lives.
+    pub fn attach_processes(&mut self) -> Result<()> {
+        let root = sys::control_group().context("no unified control groups")?;
+        // A link takes no mode: any number of links share a group.
+        let mode = aya::programs::CgroupAttachMode::Single;
+        for name in PROCESS_HOOKS {
+            match self.ebpf.program_mut(name).context(name)? {
+                Program::CgroupSock(p) => p.attach(&root, mode).map(drop),
+                Program::CgroupSockAddr(p) => p.attach(&root, mode).map(drop),
+                _ => bail!("unexpected type of {name}"),
+            }?;
+        }
+        Ok(())
+    }
+
     /// Runs a classifier on a packet.
     pub fn run(&self, program: &str, data: &[u8], ctx: &mut Ctx) -> Ran {
         self.repeat(program, data, ctx, 1)
@@ -361,6 +410,17 @@ impl Rig {
             self.put_many("PORT_CLASS", (b * 2 + dir) * PORT_ELEMS, &fours);
         }
         self.put("DSCP_CLASS", &b, &tables.dscp);
+        self.clear("PNAME_CLASS", size_of::<PnameKey>());
+        for (name, class) in &tables.pname {
+            self.put(
+                "PNAME_CLASS",
+                &PnameKey {
+                    name: *name,
+                    bank: b,
+                },
+                class,
+            );
+        }
         self.clear("MAC_CLASS", 8);
         for (mac, class) in &tables.mac {
             self.put("MAC_CLASS", &mac_key(b, *mac), class);

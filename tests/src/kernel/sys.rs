@@ -176,6 +176,22 @@ fn create(map_type: u32, key_size: u32, value_size: u32, capacity: u32) -> io::R
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The root of the unified control groups, by a mount of its own.
+pub fn control_group() -> io::Result<OwnedFd> {
+    use std::os::fd::AsFd as _;
+
+    use rustix::fs::{Mode, OFlags, openat};
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen,
+    };
+    let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let mount = fsmount(context.as_fd(), flags, MountAttrFlags::empty())?;
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(&mount, ".", directory, Mode::empty())?)
+}
+
 /// What a test run gave.
 #[derive(Debug)]
 pub struct Ran {

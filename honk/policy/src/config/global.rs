@@ -23,6 +23,7 @@ impl Default for Global {
             flow_entries: 262_144,
             log_level: "info".to_owned(),
             lan_interface: Vec::new(),
+            wan_interface: Vec::new(),
             auto_config_kernel_parameter: false,
             data_dir: None,
             on_crash: OnCrash::Block,
@@ -58,6 +59,9 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> (Global, Fields)
     }
     if let Some(list) = fields.list("lan_interface") {
         global.lan_interface = list.to_vec();
+    }
+    if let Some(list) = fields.list("wan_interface") {
+        global.wan_interface = list.to_vec();
     }
     if let Some(on) = fields.bool("auto_config_kernel_parameter") {
         global.auto_config_kernel_parameter = on;

@@ -101,6 +101,9 @@ pub struct Global {
     pub log_level: String,
     /// Patterns of LAN interfaces (`*` and `?` are wildcards).
     pub lan_interface: Vec<String>,
+    /// Patterns of interfaces whose hooks take the gateway's own traffic; `auto` follows the
+    /// default routes.
+    pub wan_interface: Vec<String>,
     /// Write the gateway sysctls.
     pub auto_config_kernel_parameter: bool,
     /// `<state>`; `None` = built-in order.

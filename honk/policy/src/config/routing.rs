@@ -144,21 +144,13 @@ impl Routing<'_, '_, '_> {
             let Some(lowered) = cond::lower(self.report, call) else {
                 continue;
             };
-            match &lowered.cond.test {
-                Test::Domain(_) => {
-                    self.domain_calls += 1;
-                    if self.domain_calls == MAX_DOMAIN_CALLS + 1 {
-                        let message =
-                            format!("more than {MAX_DOMAIN_CALLS} `domain(...)` conditions");
-                        self.report
-                            .error("E608", "rule-too-many", call.span, message);
-                    }
-                }
-                Test::ProcessName(_) => {
+            if let Test::Domain(_) = &lowered.cond.test {
+                self.domain_calls += 1;
+                if self.domain_calls == MAX_DOMAIN_CALLS + 1 {
+                    let message = format!("more than {MAX_DOMAIN_CALLS} `domain(...)` conditions");
                     self.report
-                        .unbuilt("routing", "pname", call.span, "`pname()` rules are");
+                        .error("E608", "rule-too-many", call.span, message);
                 }
-                _ => {}
             }
             geo.extend(lowered.geo.into_iter().map(|file| (conds.len(), file)));
             conds.push(lowered.cond);

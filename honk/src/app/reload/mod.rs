@@ -214,9 +214,9 @@ impl Engine {
         next: &Snapshot,
         tables: &honk_common::tables::RouteTables,
     ) -> Result<(), KernelError> {
-        let lan = &next.config.global.lan_interface;
-        if *lan != before.config.global.lan_interface {
-            self.kernel.set_lan(lan.clone())?;
+        if interfaces(next) != interfaces(before) {
+            let (lan, wan) = interfaces(next);
+            self.kernel.set_interfaces(lan, wan)?;
         }
         // Slots of both generations accept flows while rules change: nothing is dropped for a
         // state that belongs to the other one.
@@ -232,10 +232,10 @@ impl Engine {
 
     /// Puts the old generation's state back after a failed commit.
     pub(super) fn restore(&self, before: &Snapshot) {
-        let lan = before.config.global.lan_interface.clone();
+        let (lan, wan) = interfaces(before);
         let restored = self
             .kernel
-            .set_lan(lan)
+            .set_interfaces(lan, wan)
             .and_then(|()| self.kernel.write_groups(&before.groups.slots()));
         if let Err(error) = restored {
             tracing::error!(target: "honk::reload", %error, "the old generation is not fully restored");
@@ -308,6 +308,12 @@ impl Engine {
             ),
         }
     }
+}
+
+/// LAN and WAN patterns of a generation.
+fn interfaces(snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
+    let global = &snapshot.config.global;
+    (global.lan_interface.clone(), global.wan_interface.clone())
 }
 
 /// Sections whose meaning differs.

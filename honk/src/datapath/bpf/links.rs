@@ -78,6 +78,24 @@ pub(in super::super) fn attach_sk_lookup(
     call_fd(LINK_CREATE, &mut argument)
 }
 
+/// Attaches a program to a control group.
+pub(in super::super) fn attach_cgroup(
+    program: BorrowedFd<'_>,
+    group: BorrowedFd<'_>,
+    attach_type: u32,
+) -> io::Result<OwnedFd> {
+    let mut argument = LinkCreate {
+        program: raw(program),
+        target: raw(group),
+        attach_type,
+        flags: 0,
+        relative: 0,
+        pad: 0,
+        revision: 0,
+    };
+    call_fd(LINK_CREATE, &mut argument)
+}
+
 fn tcx_type(side: Side) -> u32 {
     match side {
         Side::Ingress => TCX_INGRESS,

@@ -21,8 +21,8 @@ pub(super) use elements::{
     EXIST, create_hash, create_lpm, delete, lookup, lookup_batch, update, update_batch,
 };
 pub(super) use links::{
-    Order, attach_sk_lookup, attach_tcx, detach_link, load_pass, load_redirect_peer, tcx_link,
-    update_link,
+    Order, attach_cgroup, attach_sk_lookup, attach_tcx, detach_link, load_pass, load_redirect_peer,
+    tcx_link, update_link,
 };
 #[cfg(test)]
 pub(super) use links::{links, query_tcx};

@@ -8,7 +8,7 @@ mod ends;
 
 use std::{
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{
         Arc,
         mpsc::{Receiver, SyncSender, TryRecvError},
@@ -18,17 +18,21 @@ use std::{
 
 use honk_common::{
     limits::MAX_LAN_PARAM,
-    param::{GATE_CLOSED, GATE_OPEN, Param, SOCK_TCP4, SOCK_TCP6, SOCK_UDP4, SOCK_UDP6},
+    param::{
+        FEATURE_ONE_ARMED, GATE_CLOSED, GATE_OPEN, Param, SOCK_TCP4, SOCK_TCP6, SOCK_UDP4,
+        SOCK_UDP6,
+    },
 };
 
 use super::{
     Shared, TARGET, bpf,
     error::Error,
     hooks::Hooks,
-    lan::{self, Resolved},
+    lan::{self, Patterns, Resolved},
     owner::Owner,
     pair,
     pins::Mounted,
+    process,
     status::InterfaceStatus,
     sysctl::Sysctls,
     wake::Wake,
@@ -48,7 +52,7 @@ type Reply = SyncSender<Result<(), Error>>;
 /// What others ask of the host thread.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Lan(Vec<String>, Reply),
+    Interfaces(Patterns, Reply),
     Gate(u32, Reply),
     Stop(Reply),
     /// Ends the thread as a killed process would: descriptors close, nothing is undone.
@@ -61,13 +65,17 @@ pub(super) struct Host {
     pub(super) shared: Arc<Shared>,
     pub(super) rtnl: Rtnl,
     pub(super) hooks: Hooks,
-    pub(super) patterns: Vec<String>,
+    pub(super) patterns: Patterns,
     pub(super) sysctls: Option<Sysctls>,
     pub(super) block: bool,
     /// Says to other daemons that this namespace is taken.
     pub(super) owner: Option<Owner>,
     pub(super) mounted: Option<Mounted>,
     pub(super) param: Param,
+    /// Links of the process hooks; empty where they cannot be had.
+    process: Option<Vec<OwnedFd>>,
+    /// Changes of routes wake this thread.
+    follows: bool,
     pair: Option<pair::State>,
     pair_hooks: ends::PairHooks,
     pair_pause: Option<Instant>,
@@ -90,7 +98,9 @@ impl Host {
             shared,
             rtnl,
             hooks,
-            patterns: Vec::new(),
+            patterns: Patterns::default(),
+            process: None,
+            follows: false,
             sysctls: None,
             block: false,
             owner: None,
@@ -164,8 +174,8 @@ impl Host {
     fn answer(&mut self, ask: Ask) -> bool {
         // Whoever asked may have given up waiting; that changes nothing.
         match ask {
-            Ask::Lan(patterns, reply) => {
-                let _ = reply.send(self.set_lan(patterns));
+            Ask::Interfaces(patterns, reply) => {
+                let _ = reply.send(self.set_interfaces(patterns));
             }
             Ask::Gate(gate, reply) => {
                 let _ = reply.send(self.set_gate(gate));
@@ -183,8 +193,8 @@ impl Host {
         false
     }
 
-    /// Takes another interface list. If a named interface fails, the old list stays.
-    fn set_lan(&mut self, patterns: Vec<String>) -> Result<(), Error> {
+    /// Takes other interface lists. If a named interface fails, the old lists stay.
+    fn set_interfaces(&mut self, patterns: Patterns) -> Result<(), Error> {
         let old = std::mem::replace(&mut self.patterns, patterns);
         let result = self.reconcile_lan(true);
         if result.is_err() {
@@ -260,7 +270,9 @@ impl Host {
             .local
             .sync(&shared.maps.local_addr, &addresses)
             .map_err(Error::io("write the local addresses"))?;
-        let mut resolved = lan::resolve(&self.patterns, &links);
+        let defaults = self.defaults()?;
+        let mut resolved = lan::resolve(&self.patterns, &links, &defaults);
+        self.watch_processes();
         self.write_lan(&resolved, &links)?;
         self.apply_settings(&resolved, &addresses, strict)?;
         let failed = self.hooks.reconcile(&mut self.rtnl, &resolved.targets);
@@ -272,14 +284,48 @@ impl Host {
         Ok(())
     }
 
+    /// Links of the default routes, while somebody follows them.
+    fn defaults(&mut self) -> Result<Vec<u32>, Error> {
+        if !self.patterns.follows_routes() {
+            return Ok(Vec::new());
+        }
+        if !self.follows {
+            self.watch.follow_routes()?;
+            self.follows = true;
+        }
+        Ok(self.rtnl.default_links()?)
+    }
+
+    /// Process hooks exist as long as the gateway's own traffic is judged.
+    fn watch_processes(&mut self) {
+        if self.patterns.wan.is_empty() {
+            self.process = None;
+        } else if self.process.is_none() {
+            let programs = self.shared.programs.process.as_deref().unwrap_or_default();
+            let attached = process::attach(programs).unwrap_or_else(|e| {
+                tracing::warn!(
+                    target: TARGET, error = %e,
+                    "process names stay unknown: pname rules match nothing",
+                );
+                Vec::new()
+            });
+            self.process = Some(attached);
+        }
+    }
+
     /// Tells the kernel side about interfaces and MTU.
     fn write_lan(&mut self, resolved: &Resolved, links: &[Link]) -> Result<(), Error> {
         let mut listed = [0; MAX_LAN_PARAM];
-        for (slot, index) in listed.iter_mut().zip(resolved.targets.keys()) {
-            *slot = *index;
+        for (slot, index) in listed.iter_mut().zip(resolved.lan_links()) {
+            *slot = index;
         }
-        if self.param.lan_ifindex != listed {
+        let mut features = self.param.features & !FEATURE_ONE_ARMED;
+        if resolved.one_armed() {
+            features |= FEATURE_ONE_ARMED;
+        }
+        if self.param.lan_ifindex != listed || self.param.features != features {
             self.param.lan_ifindex = listed;
+            self.param.features = features;
             self.write_param()?;
         }
         let mtu = resolved.mtu(links);
@@ -348,6 +394,7 @@ impl Host {
     pub(super) fn teardown(&mut self) -> Result<(), Error> {
         let gate = self.write_gate(GATE_CLOSED);
         self.hooks.detach_all(&mut self.rtnl);
+        self.process = None;
         for link in [
             self.pair_hooks.dev0.take(),
             self.pair_hooks.peer.take(),

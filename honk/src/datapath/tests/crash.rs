@@ -270,7 +270,7 @@ fn without_tcx_filters_do_the_same() {
         assert_eq!(rtnl.filters(lan).unwrap().len(), 2);
         rtnl.delete_clsact(lan).unwrap();
         rtnl.set_up(lan).unwrap();
-        dp.set_lan(vec!["lan".to_owned()]).unwrap();
+        dp.set_interfaces(vec!["lan".to_owned()], vec![]).unwrap();
         assert_eq!(rtnl.filters(lan).unwrap().len(), 2);
 
         dp.stop().unwrap();

@@ -77,16 +77,19 @@ fn another_list_is_taken_or_refused_as_a_whole() {
         let (dp, listeners) = lab.start();
         open_all(&dp);
         let sit = Rtnl::open().unwrap().link("sit0").unwrap();
-        dp.set_lan(vec!["none".to_owned()]).unwrap();
+        dp.set_interfaces(vec!["none".to_owned()], vec![]).unwrap();
         assert!(!attached(&dp, "lan"));
-        dp.set_lan(vec!["lan".to_owned()]).unwrap();
+        dp.set_interfaces(vec!["lan".to_owned()], vec![]).unwrap();
         proxied(lab, &listeners, 1);
         drop(sit);
-        let e = dp.set_lan(vec![pair::PEER.to_owned(), "lan".to_owned()]);
+        let e = dp.set_interfaces(vec![pair::PEER.to_owned(), "lan".to_owned()], vec![]);
         assert!(e.is_ok(), "a missing interface is pending: {e:?}");
         assert!(attached(&dp, "lan"));
         dp.stop().unwrap();
-        assert!(matches!(dp.set_lan(vec![]), Err(Error::Stopped)));
+        assert!(matches!(
+            dp.set_interfaces(vec![], vec![]),
+            Err(Error::Stopped)
+        ));
     });
 }
 

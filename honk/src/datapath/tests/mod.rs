@@ -145,6 +145,7 @@ impl Lab {
             tproxy_port: 12345,
             flow_entries: 4096,
             lan: vec!["lan".to_owned()],
+            wan: vec![],
             udp_sockets: 2,
             tcx_first: false,
             redirect_peer: RedirectPeer::Auto,

@@ -37,7 +37,7 @@ pub const GLOBAL: &[Key] = &[
         "opt the process out of transparent huge pages"),
     row("lan_interface", Interfaces(false), "", Hot, Yes,
         "interfaces with forwarded LAN traffic"),
-    row("wan_interface", Interfaces(true), "", Hot, No,
+    row("wan_interface", Interfaces(true), "", Hot, Yes,
         "interfaces whose hooks take traffic of the gateway itself"),
     row("auto_config_kernel_parameter", Bool, "false", Restart, Yes,
         "write the sysctls a gateway needs"),
