@@ -106,8 +106,7 @@ impl Parsed {
             return Vec::new();
         };
         let tree = parse_file(id, &file.text);
-        file.mapped = tree.diagnostics.is_empty();
-        file.secrets = mask::secrets(&file.text, &tree.sections);
+        file.secrets = Some(mask::secrets(&file.text, &tree.sections, tree.guessed));
         self.diagnostics.extend(tree.diagnostics);
         self.broken.extend(tree.broken);
         self.incomplete |= tree.unreadable;

@@ -28,22 +28,37 @@ pub fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.contains(&key)
 }
 
-/// Byte ranges of one file to mask, in order.
-pub(crate) fn secrets(text: &str, sections: &[Section]) -> Vec<(u32, u32)> {
+/// Byte ranges, in order, none touching the next.
+pub(crate) type Ranges = Vec<(u32, u32)>;
+
+/// Byte ranges of one file to mask: what the tree knows, and what was guessed.
+pub(crate) fn secrets(text: &str, sections: &[Section], guessed: Option<Ranges>) -> Ranges {
     let mut collect = Collect {
         text,
-        out: Vec::new(),
+        out: guessed.unwrap_or_default(),
     };
     for section in sections {
         collect.section(section);
     }
-    collect.out.sort_unstable();
-    collect.out
+    merged(collect.out)
+}
+
+fn merged(mut ranges: Ranges) -> Ranges {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joined = next.0 <= last.1;
+        if joined {
+            last.1 = last.1.max(next.1);
+        }
+        joined
+    });
+    ranges.retain(|range| range.0 < range.1);
+    ranges
 }
 
 struct Collect<'a> {
     text: &'a str,
-    out: Vec<(u32, u32)>,
+    out: Ranges,
 }
 
 impl Collect<'_> {
@@ -95,51 +110,114 @@ impl Collect<'_> {
     }
 }
 
-/// Ranges to mask in one line whose structure is unknown.
-pub(crate) fn guess(line: &str) -> Vec<(usize, usize)> {
+/// Ranges to mask in a text whose structure is unknown, judged line by line.
+pub(crate) fn guess(text: &str) -> Ranges {
     let mut out = Vec::new();
-    for (at, _) in line.match_indices("://") {
-        out.push((at + 3, value_end(line, at + 3)));
+    let mut at = 0;
+    for line in text.split(['\n', '\r']) {
+        guess_line(line, at, &mut out);
+        at += line.len() + 1;
     }
-    for (at, _) in line.match_indices(':') {
+    merged(out)
+}
+
+/// One walk from left to right: a hostile line may have thousands of values.
+fn guess_line(line: &str, base: usize, out: &mut Ranges) {
+    let mut ahead = Ahead::new(line);
+    let mut open = Quotes::default();
+    let mut put = |from: usize, to: usize| {
+        out.push(((base + from) as u32, (base + to) as u32));
+    };
+    let bytes = line.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        open.see(*byte);
+        if *byte != b':' {
+            continue;
+        }
+        if bytes[at..].starts_with(b"://") {
+            let from = at + 3;
+            let end = match open.quote {
+                Some(quote) => ahead.next(quote, from),
+                None => ahead.blank(from),
+            };
+            put(from, end);
+        }
         let key = line[..at].trim_end_matches([' ', '\t', '\'', '"']);
         let key = key
             .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .next();
         if key.is_some_and(is_secret_key) {
             let rest = &line[at + 1..];
-            let start = at + 1 + (rest.len() - rest.trim_start_matches([' ', '\t']).len());
-            out.push((start, secret_end(line, start)));
+            let from = at + 1 + (rest.len() - rest.trim_start_matches([' ', '\t']).len());
+            // An unquoted value is hidden to the end of the line, because what broke the syntax
+            // may be part of it.
+            let end = match bytes.get(from) {
+                Some(quote @ (b'\'' | b'"')) => (ahead.next(*quote, from + 1) + 1).min(line.len()),
+                _ => line.len(),
+            };
+            put(from, end);
         }
     }
-    out.sort_unstable();
-    out
 }
 
-/// End of a value that began somewhere before `from`: the quote that was open there, or the end
-/// of the word.
-fn value_end(line: &str, from: usize) -> usize {
-    let open = line[..from].rfind(['\'', '"']);
-    let quote = open.and_then(|at| line[at..].chars().next());
-    // An even number of such quotes in front means that none is open.
-    let quote = quote.filter(|q| line[..from].matches(*q).count() % 2 == 1);
-    let rest = &line[from..];
-    let end = match quote {
-        Some(quote) => rest.find(quote),
-        None => rest.find(|c: char| c.is_whitespace()),
-    };
-    end.map_or(line.len(), |at| from + at)
+/// The quote that is open: the one seen last, if it was seen an odd number of times.
+#[derive(Default)]
+struct Quotes {
+    odd: [bool; 2],
+    quote: Option<u8>,
 }
 
-/// End of the value that begins at `start`. An unquoted one is hidden to the end of the line,
-/// because what broke the syntax may be part of it.
-fn secret_end(line: &str, start: usize) -> usize {
-    let rest = &line[start..];
-    match rest.chars().next() {
-        Some(quote @ ('\'' | '"')) => rest[1..]
-            .find(quote)
-            .map_or(line.len(), |at| start + at + 2),
-        _ => line.len(),
+impl Quotes {
+    fn see(&mut self, byte: u8) {
+        let at = match byte {
+            b'\'' => 0,
+            b'"' => 1,
+            _ => return,
+        };
+        self.odd[at] ^= true;
+        self.quote = self.odd[at].then_some(byte);
+    }
+}
+
+/// Where the next quotes and blanks are. Asked from left to right, it reads the line once.
+struct Ahead<'a> {
+    line: &'a str,
+    single: usize,
+    double: usize,
+    blank: usize,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(line: &'a str) -> Self {
+        Self {
+            line,
+            single: 0,
+            double: 0,
+            blank: 0,
+        }
+    }
+
+    /// The first such quote from an offset on; without one the end of the line.
+    fn next(&mut self, quote: u8, from: usize) -> usize {
+        let found = match quote {
+            b'"' => &mut self.double,
+            _ => &mut self.single,
+        };
+        let bytes = self.line.as_bytes();
+        if *found < from || bytes.get(*found).is_some_and(|byte| *byte != quote) {
+            let at = bytes[from..].iter().position(|byte| *byte == quote);
+            *found = at.map_or(bytes.len(), |at| from + at);
+        }
+        *found
+    }
+
+    /// The first white space from an offset on; without one the end of the line.
+    fn blank(&mut self, from: usize) -> usize {
+        if self.blank < from {
+            let at = self.line[from..].find(char::is_whitespace);
+            self.blank = at.map_or(self.line.len(), |at| from + at);
+        }
+        self.blank
     }
 }
 
@@ -150,7 +228,7 @@ mod tests {
     fn masked(line: &str) -> String {
         let mut out = line.to_owned();
         for (start, end) in guess(line).into_iter().rev() {
-            out.replace_range(start..end.min(out.len()), "***");
+            out.replace_range(start as usize..end as usize, "***");
         }
         out
     }

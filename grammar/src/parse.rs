@@ -10,6 +10,7 @@ use crate::{
     ast::{FileId, Item, Section, Span, Value},
     diag::Diagnostic,
     limits::{ARGUMENTS, DIAGNOSTICS, FILE_BYTES},
+    mask::{self, Ranges},
     prescan::{self, Chunk, Scan},
     syntax,
     tree::Builder,
@@ -33,6 +34,8 @@ pub(crate) struct FileTree {
     pub(crate) broken: Vec<String>,
     /// Nothing of the file could be read.
     pub(crate) unreadable: bool,
+    /// What may be a secret, by the look of the text, when the tree does not tell.
+    pub(crate) guessed: Option<Ranges>,
 }
 
 /// Parses the text of one file (without byte order mark).
@@ -50,12 +53,14 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
                 .help("split it over several files and `include` them"),
         );
         tree.unreadable = true;
+        tree.guessed = Some(mask::guess(text));
         return tree;
     }
     let scan = prescan::scan(file, text);
     if scan.fatal {
         tree.diagnostics = scan.diagnostics;
         tree.unreadable = true;
+        tree.guessed = Some(mask::guess(text));
         return tree;
     }
     let tainted = scan.chunks.iter().any(|chunk| chunk.tainted);
@@ -70,6 +75,9 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         None => pieces(file, text, scan, &mut tree),
     }
     check_arguments(&mut tree);
+    if tree.guessed.is_none() && !tree.diagnostics.is_empty() {
+        tree.guessed = Some(mask::guess(text));
+    }
     tree
 }
 
@@ -97,8 +105,9 @@ fn recover(
 ) {
     if let [only] = scan.chunks.as_slice() {
         tree.broken.push(name_of(text, only));
+        let hidden = tree.guessed.insert(mask::guess(text));
         tree.diagnostics
-            .push(syntax::explain(file, text, only, 0, error));
+            .push(syntax::explain(file, text, hidden, only, 0, error));
         return;
     }
     pieces(file, text, scan, tree);
@@ -107,8 +116,9 @@ fn recover(
         let all = Chunk::whole(text);
         tree.sections.clear();
         tree.unreadable = true;
+        let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
         tree.diagnostics
-            .push(syntax::explain(file, text, &all, 0, error));
+            .push(syntax::explain(file, text, hidden, &all, 0, error));
     }
 }
 
@@ -124,8 +134,15 @@ fn pieces(file: FileId, text: &str, scan: Scan, tree: &mut FileTree) {
             Ok(sections) => tree.sections.extend(sections),
             Err(error) => {
                 tree.broken.push(name_of(text, &chunk));
-                tree.diagnostics
-                    .push(syntax::explain(file, text, &chunk, chunk.start, &error));
+                let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
+                tree.diagnostics.push(syntax::explain(
+                    file,
+                    text,
+                    hidden,
+                    &chunk,
+                    chunk.start,
+                    &error,
+                ));
                 // One more than is shown, so that "more" is not a lie; the rest would be noise.
                 if tree.diagnostics.len() > DIAGNOSTICS {
                     tree.unreadable = true;

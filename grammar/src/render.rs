@@ -10,7 +10,7 @@ use crate::{
     ast::Span,
     diag::{Diagnostic, Severity},
     limits::DIAGNOSTICS,
-    mask,
+    mask::{self, Ranges},
     source::{SourceFile, SourceMap},
 };
 
@@ -195,7 +195,11 @@ struct Cell {
 
 /// The masked line of a span, cut to width, and the line of carets below it.
 fn excerpt(file: &SourceFile, span: Span) -> (String, String) {
-    let cells = cells(file, span.start);
+    let Strip {
+        cells,
+        before,
+        after,
+    } = strip(file, span.start);
     let first = cells
         .iter()
         .position(|cell| cell.end > span.start)
@@ -211,11 +215,11 @@ fn excerpt(file: &SourceFile, span: Span) -> (String, String) {
     };
     let to = (from + WIDTH).min(cells.len());
     let mut line: Vec<char> = cells[from..to].iter().map(|cell| cell.shown).collect();
-    if from > 0 {
-        line.splice(..CUT.len(), CUT.chars());
+    if from > 0 || before {
+        line.splice(..CUT.len().min(line.len()), CUT.chars());
     }
-    if to < cells.len() {
-        line.splice(WIDTH - CUT.len().., CUT.chars());
+    if to < cells.len() || after {
+        line.splice(line.len().saturating_sub(CUT.len()).., CUT.chars());
     }
     let first = first - from;
     let last = last
@@ -228,27 +232,75 @@ fn excerpt(file: &SourceFile, span: Span) -> (String, String) {
     )
 }
 
-fn cells(file: &SourceFile, offset: u32) -> Vec<Cell> {
+/// The part of a line around an offset that an excerpt may show.
+struct Strip {
+    cells: Vec<Cell>,
+    /// The line has more in front of it.
+    before: bool,
+    /// The line has more behind it.
+    after: bool,
+}
+
+/// Bytes looked at on either side of a place; a line may be a megabyte long.
+const REACH: u32 = 4 * (WIDTH + LEAD) as u32;
+
+fn strip(file: &SourceFile, offset: u32) -> Strip {
     let (start, end) = file.line_range(offset);
-    let line = file
-        .text
-        .get(start as usize..end as usize)
-        .unwrap_or_default();
-    let secrets = hidden(file, line, start, end);
-    let mut cells = Vec::with_capacity(line.len());
-    let mut ranges = secrets.iter().peekable();
-    for (at, c) in line.char_indices() {
-        let at = start + at as u32;
+    let offset = offset.min(end);
+    let guessed = match &file.secrets {
+        Some(_) => Ranges::new(),
+        None => {
+            let line = file.text.get(start as usize..end as usize);
+            let mut guessed = mask::guess(line.unwrap_or_default());
+            guessed.iter_mut().for_each(|range| {
+                range.0 += start;
+                range.1 += start;
+            });
+            guessed
+        }
+    };
+    let secrets = file.secrets.as_ref().unwrap_or(&guessed);
+    // A secret at the edge is shown whole, as the three stars it becomes.
+    let around = |at: u32| {
+        let first = secrets.partition_point(|range| range.1 <= at);
+        secrets.get(first).filter(|range| range.0 < at)
+    };
+    let mut from = offset.saturating_sub(REACH).max(start);
+    let mut to = (offset + REACH).min(end);
+    while !file.text.is_char_boundary(from as usize) {
+        from -= 1;
+    }
+    while !file.text.is_char_boundary(to as usize) {
+        to += 1;
+    }
+    from = around(from).map_or(from, |range| range.0.max(start));
+    to = around(to).map_or(to, |range| range.1.min(end));
+    Strip {
+        cells: cells(file, from, to, secrets),
+        before: from > start,
+        after: to < end,
+    }
+}
+
+fn cells(file: &SourceFile, from: u32, to: u32, secrets: &Ranges) -> Vec<Cell> {
+    let text = file.text.get(from as usize..to as usize);
+    let text = text.unwrap_or_default();
+    let first = secrets.partition_point(|range| range.1 <= from);
+    let mut ranges = secrets[first..].iter().peekable();
+    let mut cells = Vec::new();
+    let mut starred = None;
+    for (at, c) in text.char_indices() {
+        let at = from + at as u32;
         while ranges.peek().is_some_and(|range| range.1 <= at) {
             ranges.next();
         }
         match ranges.peek() {
-            Some((from, to)) if *from <= at => {
-                if *from == at {
+            Some(&range) if range.0 <= at => {
+                if starred.replace(range) != Some(range) {
                     let star = Cell {
                         shown: '*',
-                        start: *from,
-                        end: *to,
+                        start: range.0.max(from),
+                        end: range.1.min(to),
                     };
                     cells.extend([star, star, star]);
                 }
@@ -261,33 +313,6 @@ fn cells(file: &SourceFile, offset: u32) -> Vec<Cell> {
         }
     }
     cells
-}
-
-/// Byte ranges of a line to mask: in order, without overlaps, inside the line.
-fn hidden(file: &SourceFile, line: &str, start: u32, end: u32) -> Vec<(u32, u32)> {
-    let first = file.secrets.partition_point(|range| range.1 <= start);
-    let known = file.secrets[first..]
-        .iter()
-        .take_while(|range| range.0 < end)
-        .copied();
-    let mut all: Vec<(u32, u32)> = known.map(|(a, b)| (a.max(start), b.min(end))).collect();
-    if !file.mapped {
-        all.extend(
-            mask::guess(line)
-                .iter()
-                .map(|(a, b)| (start + *a as u32, start + *b as u32)),
-        );
-        all.sort_unstable();
-    }
-    let mut merged: Vec<(u32, u32)> = Vec::new();
-    for (a, b) in all {
-        match merged.last_mut() {
-            Some(last) if a <= last.1 => last.1 = last.1.max(b),
-            _ if a < b => merged.push((a, b)),
-            _ => {}
-        }
-    }
-    merged
 }
 
 /// A tab is one column; what a terminal would obey instead of show is replaced.

@@ -16,10 +16,9 @@ pub struct SourceFile {
     pub bom: bool,
     /// The `include` item that named this file.
     pub included_from: Option<Span>,
-    /// Byte ranges of links and secrets, masked in excerpts.
-    pub(crate) secrets: Vec<(u32, u32)>,
-    /// Whether `secrets` is complete; otherwise excerpts guess, on the safe side.
-    pub(crate) mapped: bool,
+    /// Byte ranges of links and secrets, masked in excerpts: in order, none touching the next.
+    /// `None` while the text was not looked at; excerpts guess then, on the safe side.
+    pub(crate) secrets: Option<Vec<(u32, u32)>>,
     lines: Vec<u32>,
 }
 
@@ -57,8 +56,7 @@ impl SourceMap {
             text: text.to_owned(),
             bom,
             included_from,
-            secrets: Vec::new(),
-            mapped: false,
+            secrets: None,
         });
         FileId(u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX))
     }
@@ -73,6 +71,14 @@ impl SourceMap {
     #[must_use]
     pub fn files(&self) -> &[SourceFile] {
         &self.files
+    }
+
+    /// The line in which a span begins, 1-based. Cheaper than [`start`](Self::start), which counts
+    /// the columns of a line that may be very long.
+    #[must_use]
+    pub fn line(&self, span: Span) -> Option<u32> {
+        let line = self.file(span.file)?.line_of(span.start);
+        Some(u32::try_from(line + 1).unwrap_or(u32::MAX))
     }
 
     /// Where a span begins.

@@ -11,7 +11,7 @@ use crate::{
     ast::{FileId, Span},
     diag::Diagnostic,
     expected::expected,
-    mask,
+    mask::Ranges,
     parse::Rule,
     prescan::Chunk,
     source::line_and_column,
@@ -21,10 +21,12 @@ use crate::{
 /// Characters of a found word shown at most.
 const FOUND: usize = 32;
 
-/// Turns a parser error of one chunk into a diagnostic. `base` is the chunk's offset in `text`.
+/// Turns a parser error of one chunk into a diagnostic. `base` is the chunk's offset in `text`,
+/// `hidden` are the places of `text` that must not be shown.
 pub(crate) fn explain(
     file: FileId,
     text: &str,
+    hidden: &Ranges,
     chunk: &Chunk,
     base: usize,
     error: &pest::error::Error<Rule>,
@@ -40,6 +42,7 @@ pub(crate) fn explain(
     };
     let scene = Scene {
         text,
+        hidden,
         chunk,
         at,
         wanted,
@@ -70,6 +73,7 @@ pub(crate) fn explain(
 /// The place of the failure and all that is known about it.
 struct Scene<'a> {
     text: &'a str,
+    hidden: &'a Ranges,
     chunk: &'a Chunk,
     at: usize,
     wanted: &'a [Rule],
@@ -336,14 +340,9 @@ impl<'a> Scene<'a> {
 
     /// Whether an offset lies in something that must not be shown.
     fn hidden(&self, at: usize) -> bool {
-        let start = self.text[..at].rfind(['\n', '\r']).map_or(0, |at| at + 1);
-        let end = self.text[at..]
-            .find(['\n', '\r'])
-            .map_or(self.text.len(), |len| at + len);
-        let line = &self.text[start..end];
-        mask::guess(line)
-            .iter()
-            .any(|(from, to)| (start + from..start + to).contains(&at))
+        let at = at as u32;
+        let first = self.hidden.partition_point(|range| range.1 <= at);
+        self.hidden.get(first).is_some_and(|range| range.0 <= at)
     }
 }
 

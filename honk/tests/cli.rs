@@ -256,3 +256,36 @@ fn no_colour_reaches_a_pipe() {
     let output = run(&["validate", "-c", &path, "--explain"]);
     assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b));
 }
+
+#[test]
+fn the_picture_names_what_each_include_gave() {
+    let dir = Scratch::new("explain");
+    let entry = format!("include {{ more.dae }}\n{GOOD}");
+    let path = dir.file("config.dae", &entry, 0o600);
+    dir.file("more.dae", "node { extra: 'http://192.0.2.9:80' }", 0o600);
+    let output = run(&["validate", "-c", &path, "--explain"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let from = format!("more.dae (included from {path}:1)\n       node 1\n");
+    assert!(text.contains(&from), "{text}");
+    let output = run(&["validate", "-c", &path, "--explain", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shares = &report["data"]["explain"]["sections"];
+    assert_eq!(shares[1]["included_from"]["line"], 1, "{shares}");
+    assert_eq!(shares[1]["sections"][0]["name"], "node");
+    let groups = &report["data"]["explain"]["groups"];
+    assert!(groups.is_array(), "{report}");
+}
+
+#[test]
+fn a_misspelt_code_to_deny_is_refused() {
+    let dir = Scratch::new("deny");
+    let path = dir.file("config.dae", GOOD, 0o600);
+    let output = run(&["validate", "-c", &path, "--deny", "sectoin-missing"]);
+    assert_eq!(code(&output), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("did you mean `section-missing`?"), "{text}");
+    let output = run(&["validate", "-c", &path, "--json", "--allow", "nonsense"]);
+    assert_eq!(code(&output), Some(2));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["error"]["code"], "usage", "{report}");
+}

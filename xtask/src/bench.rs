@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::{bench_geo, lab, peers, setup, sh};
+use crate::{bench_alone, lab, peers, setup, sh};
 
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, datapath, policy, geo; all when none is named
+    /// direct, relay, datapath, policy, geo, config; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,26 +19,32 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const CASES: [&str; 5] = ["direct", "relay", "datapath", "policy", "geo"];
+const IN_LAB: [&str; 4] = ["direct", "relay", "datapath", "policy"];
 
 /// Runs the named cases.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if let Some(bad) = args
+    let known = || IN_LAB.iter().chain(&bench_alone::CASES);
+    if let Some(bad) = args.cases.iter().find(|case| !known().any(|k| k == case)) {
+        let known: Vec<&str> = known().copied().collect();
+        bail!("unknown case `{bad}`; there are: {}", known.join(", "));
+    }
+    let wants = |case: &str| args.cases.is_empty() || args.cases.iter().any(|c| c == case);
+    let alone: Vec<&str> = bench_alone::CASES
+        .into_iter()
+        .filter(|c| wants(c))
+        .collect();
+    let in_lab: Vec<&String> = args
         .cases
         .iter()
-        .find(|case| !CASES.contains(&case.as_str()))
-    {
-        bail!("unknown case `{bad}`; there are: {}", CASES.join(", "));
-    }
-    let in_lab: Vec<&String> = args.cases.iter().filter(|case| *case != "geo").collect();
+        .filter(|case| IN_LAB.contains(&case.as_str()))
+        .collect();
     if !args.cases.is_empty() && in_lab.is_empty() {
-        return bench_geo::run(args.json.as_deref(), bench_geo::Lines::Alone);
+        return bench_alone::run(&alone, args.json.as_deref(), bench_alone::Lines::Alone);
     }
     if !sh::is_root() {
         bail!("the benchmark makes network namespaces and loads kernel programs: run it as root");
     }
     setup::require_lab_tools()?;
-    let wants = |case: &str| args.cases.is_empty() || args.cases.iter().any(|c| c == case);
     if wants("relay") {
         peers::run(&peers::Args {})?;
     }
@@ -54,8 +60,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         command.args(["--json", file]);
     }
     let lab = sh::status(&mut command)?;
-    if !wants("geo") || !lab.success() {
+    if alone.is_empty() || !lab.success() {
         return Ok(sh::exit_code(lab));
     }
-    bench_geo::run(args.json.as_deref(), bench_geo::Lines::AfterOthers)
+    bench_alone::run(
+        &alone,
+        args.json.as_deref(),
+        bench_alone::Lines::AfterOthers,
+    )
 }

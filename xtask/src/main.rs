@@ -4,7 +4,7 @@
 //! No shell scripts; the modules read manifests and run tools, they never use the daemon's code.
 
 mod bench;
-mod bench_geo;
+mod bench_alone;
 mod build;
 mod demo;
 mod ebpf;
@@ -42,7 +42,7 @@ enum Command {
     Test(test::Args),
     /// Raise a lab, send real flows through honk, print what went where
     Demo(demo::Args),
-    /// Measure: direct, relay, datapath, policy
+    /// Measure: direct, relay, datapath, policy, geo, config
     Bench(bench::Args),
     /// Namespace lab: up, down, exec
     Lab(lab::Args),

@@ -214,7 +214,27 @@ struct Open {
 
 enum Content {
     List(Vec<Rc<Tree>>),
-    Map(Vec<(String, Rc<Tree>)>, Option<String>),
+    Map(Pairs),
+}
+
+/// A mapping under way.
+#[derive(Default)]
+struct Pairs {
+    /// Written in the mapping itself, which wins.
+    own: Vec<(String, Rc<Tree>)>,
+    /// Merged into it, the weakest last.
+    merged: Vec<(String, Rc<Tree>)>,
+    /// A key whose value is still to come.
+    key: Option<String>,
+}
+
+impl Pairs {
+    fn finish(self) -> Vec<(String, Rc<Tree>)> {
+        let mut all = self.merged;
+        all.reverse();
+        all.extend(self.own);
+        all
+    }
 }
 
 /// Builds a tree from the events of the parser, without recursion.
@@ -246,13 +266,13 @@ impl Composer {
                 }
                 Event::SequenceStart(anchor, _) => self.start(anchor, Content::List(Vec::new()))?,
                 Event::MappingStart(anchor, _) => {
-                    self.start(anchor, Content::Map(Vec::new(), None))?
+                    self.start(anchor, Content::Map(Pairs::default()))?
                 }
                 Event::SequenceEnd | Event::MappingEnd => {
                     let open = self.open.pop().ok_or(Unreadable::Syntax)?;
                     let tree = match open.content {
                         Content::List(items) => Tree::List(items),
-                        Content::Map(pairs, _) => Tree::Map(pairs),
+                        Content::Map(pairs) => Tree::Map(pairs.finish()),
                     };
                     self.complete(open.anchor, Rc::new(tree), open.height)?
                 }
@@ -296,26 +316,26 @@ impl Composer {
         open.height = open.height.max(height + 1);
         match &mut open.content {
             Content::List(items) => items.push(tree),
-            Content::Map(pairs, key) => match key.take() {
-                None => *key = Some(tree.as_text().unwrap_or_default().to_owned()),
-                Some(key) if key == "<<" => merge(pairs, &tree, &self.budget)?,
-                Some(key) => pairs.push((key, tree)),
+            Content::Map(pairs) => match pairs.key.take() {
+                None => pairs.key = Some(tree.as_text().unwrap_or_default().to_owned()),
+                Some(key) if key == "<<" => merge(&mut pairs.merged, &tree, &self.budget)?,
+                Some(key) => pairs.own.push((key, tree)),
             },
         }
         Ok(None)
     }
 }
 
-/// `<<: *other`: what is written in the mapping itself wins, so merged pairs go in front.
+/// `<<: *other`: of several, the first one wins. They are kept from strong to weak, and so are
+/// the pairs of each, of which the last one counts.
 fn merge(
-    pairs: &mut Vec<(String, Rc<Tree>)>,
+    merged: &mut Vec<(String, Rc<Tree>)>,
     tree: &Tree,
     budget: &Budget,
 ) -> Result<(), Unreadable> {
-    let mut merged = Vec::new();
     let mut take = |tree: &Tree| {
         if let Tree::Map(more) = tree {
-            for (key, value) in more {
+            for (key, value) in more.iter().rev() {
                 budget.spend(0)?;
                 merged.push((key.clone(), Rc::clone(value)));
             }
@@ -323,12 +343,9 @@ fn merge(
         Ok(())
     };
     match tree {
-        // Of several, the first one wins.
-        Tree::List(items) => items.iter().rev().try_for_each(|item| take(item))?,
-        one => take(one)?,
+        Tree::List(items) => items.iter().try_for_each(|item| take(item)),
+        one => take(one),
     }
-    pairs.splice(0..0, merged);
-    Ok(())
 }
 
 #[cfg(test)]

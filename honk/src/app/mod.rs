@@ -18,6 +18,7 @@ mod rules;
 pub(crate) mod run;
 pub(crate) mod sampler;
 pub(crate) mod select;
+pub(crate) mod share;
 mod signals;
 pub(crate) mod snapshot;
 pub(crate) mod source;

@@ -55,6 +55,7 @@ pub(crate) fn run(
     let Outcome {
         candidate,
         findings,
+        ..
     } = source::load(&plan.spec, Purpose::Run, None);
     let Some(candidate) = candidate else {
         return Err(refused(&plan.spec, &findings));

@@ -19,7 +19,11 @@ use honk_policy::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{diag::Findings, loader::Files};
+use super::{
+    diag::Findings,
+    loader::Files,
+    share::{Share, shares},
+};
 use crate::{
     state::geodata::Geodata,
     subscription::{Hub, Plan, shown},
@@ -82,6 +86,8 @@ pub(crate) struct Candidate {
 pub(crate) struct Outcome {
     pub(crate) candidate: Option<Candidate>,
     pub(crate) findings: Findings,
+    /// What each file contributed.
+    pub(crate) shares: Vec<Share>,
 }
 
 /// Loads the entry file and what it includes.
@@ -146,6 +152,7 @@ fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running
     }
     Outcome {
         candidate,
+        shares: shares(&parsed),
         findings: Findings::new(list, parsed.sources),
     }
 }

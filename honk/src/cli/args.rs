@@ -214,7 +214,7 @@ pub(crate) struct Validate {
     /// Also print a part of the accepted configuration
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) dump: Option<Dump>,
-    /// Also print groups and rules for people
+    /// Also print the resolved picture: what each file gave, groups with members, rules
     #[arg(long, conflicts_with = "dump")]
     pub(crate) explain: bool,
 }
@@ -231,6 +231,7 @@ pub(crate) enum Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Dump {
     Resolved,
+    Sections,
     Nodes,
     Groups,
     Rules,

@@ -2,66 +2,155 @@
 //! of it.
 
 use honk_policy::{
-    group::{GroupView, SelectionView},
+    group::{GroupView, MemberView, SelectionView},
+    id::MemberId,
     node::Host,
     routing::rule::RuleLine,
 };
 use serde_json::{Value, json};
 
-use super::{args::Dump, output::clean};
-use crate::app::source::Candidate;
+use super::{args::Dump, output::clean, plural};
+use crate::app::{share::Share, source::Candidate};
 
-/// One part as data.
-pub(crate) fn value(candidate: &Candidate, what: Dump) -> Value {
-    match what {
-        Dump::Resolved => json!({
-            "global": global(candidate),
-            "nodes": nodes(candidate),
-            "groups": groups(candidate),
-            "rules": rules(candidate),
-        }),
-        Dump::Nodes => nodes(candidate),
-        Dump::Groups => groups(candidate),
-        Dump::Rules => rules(candidate),
-        Dump::Ordinals => ordinals(candidate),
+/// What was understood of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Understood<'a> {
+    pub(crate) candidate: &'a Candidate,
+    /// What each file contributed.
+    pub(crate) shares: &'a [Share],
+}
+
+impl Understood<'_> {
+    /// One part as data.
+    pub(crate) fn value(self, what: Dump) -> Value {
+        let candidate = self.candidate;
+        match what {
+            Dump::Resolved => json!({
+                "sections": self.sections(),
+                "global": global(candidate),
+                "nodes": nodes(candidate),
+                "groups": groups(candidate),
+                "rules": rules(candidate),
+            }),
+            Dump::Sections => self.sections(),
+            Dump::Nodes => nodes(candidate),
+            Dump::Groups => groups(candidate),
+            Dump::Rules => rules(candidate),
+            Dump::Ordinals => ordinals(candidate),
+        }
+    }
+
+    /// One part as indented text.
+    pub(crate) fn text(self, what: Dump) -> String {
+        format!("{:#}", self.value(what))
+    }
+
+    /// Files with what they gave, groups with their members, and rules with what they lead to,
+    /// for people.
+    pub(crate) fn explain(self) -> String {
+        let candidate = self.candidate;
+        let mut text = format!(
+            "{}, {}, {}\n\nfiles\n",
+            plural(candidate.config.nodes.len(), "node"),
+            plural(candidate.config.groups.len(), "group"),
+            plural(candidate.rules.lines.len(), "rule line"),
+        );
+        for share in self.shares {
+            let sections = share.sections.iter();
+            let sections: Vec<String> = sections.map(|(name, n)| format!("{name} {n}")).collect();
+            let from = share.included_from.as_ref();
+            let from = from.map_or_else(String::new, |(file, line)| {
+                format!(" (included from {}:{line})", clean(file))
+            });
+            text.push_str(&format!(
+                "  {}{from}\n       {}\n",
+                clean(&share.file),
+                match sections.is_empty() {
+                    true => "nothing".to_owned(),
+                    false => clean(&sections.join(", ")),
+                }
+            ));
+        }
+        text.push_str("\ngroups\n");
+        for g in candidate.groups.views() {
+            text.push_str(&group_text(&g));
+        }
+        text.push_str("\nrules (number, ordinal, outbound)\n");
+        for (index, line) in candidate.rules.lines.iter().enumerate() {
+            text.push_str(&format!(
+                "  {index:4}  {:3}  {}  => {}\n",
+                line.action.ordinal.0,
+                clean(&line.text),
+                clean(&outbound(candidate, line))
+            ));
+        }
+        text
+    }
+
+    fn sections(self) -> Value {
+        let share = |share: &Share| {
+            let sections = share.sections.iter();
+            let sections: Vec<Value> = sections
+                .map(|(name, items)| json!({ "name": name, "items": items }))
+                .collect();
+            let from = share.included_from.as_ref();
+            json!({
+                "file": share.file,
+                "included_from": from.map(|(file, line)| json!({ "file": file, "line": line })),
+                "sections": sections,
+            })
+        };
+        self.shares.iter().map(share).collect()
     }
 }
 
-/// One part as indented text.
-pub(crate) fn text(candidate: &Candidate, what: Dump) -> String {
-    format!("{:#}", value(candidate, what))
-}
-
-/// Groups with members and rules with what they lead to, for people.
-pub(crate) fn explain(candidate: &Candidate) -> String {
-    let mut text = format!(
-        "{} nodes, {} groups, {} rule lines\n\ngroups\n",
-        candidate.config.nodes.len(),
-        candidate.config.groups.len(),
-        candidate.rules.lines.len()
+/// A group with all that decides what it selects.
+fn group_text(g: &GroupView) -> String {
+    let kind = match g.implicit {
+        true => "a node that a rule names",
+        false => g.policy.name(),
+    };
+    let mut text = format!("  {:3}  {} ({kind})\n", g.ordinal.0, clean(&g.name));
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("       {name:<8} {}\n", clean(value)));
+    };
+    for filter in &g.filters {
+        match filter.as_str() {
+            "" => line("filter", "(ignored)"),
+            filter => line("filter", filter),
+        }
+    }
+    let members: Vec<String> = g.members.iter().map(member).collect();
+    match members.is_empty() {
+        true => line("members", "none"),
+        false => line("members", &members.join(", ")),
+    }
+    if let Some(default) = &g.default {
+        let known = g.default_member.is_some();
+        line("default", &marked(default, known, "not a member"));
+    }
+    if let Some(last) = &g.final_ {
+        line("final", &last.name);
+    }
+    line(
+        "selects",
+        &format!("tcp {}, udp {}", selected(&g.tcp), selected(&g.udp)),
     );
-    for g in candidate.groups.views() {
-        let members: Vec<&str> = g.members.iter().map(|m| m.name.as_str()).collect();
-        let kind = if g.implicit { "node" } else { g.policy.name() };
-        text.push_str(&format!(
-            "  {:3}  {} ({kind}): {}\n       tcp {}, udp {}\n",
-            g.ordinal.0,
-            clean(&g.name),
-            clean(&members.join(", ")),
-            clean(&selected(&g.tcp)),
-            clean(&selected(&g.udp)),
-        ));
-    }
-    text.push_str("\nrules\n");
-    for (index, line) in candidate.rules.lines.iter().enumerate() {
-        let to = outbound(candidate, line);
-        text.push_str(&format!(
-            "  {index:3}  {}  => {}\n",
-            clean(&line.text),
-            clean(&to)
-        ));
-    }
     text
+}
+
+fn member(member: &MemberView) -> String {
+    match member.id {
+        MemberId::Group(_) => format!("{} (group)", member.name),
+        MemberId::Node(_) => member.name.clone(),
+    }
+}
+
+fn marked(name: &str, good: bool, why: &str) -> String {
+    match good {
+        true => name.to_owned(),
+        false => format!("{name} ({why})"),
+    }
 }
 
 fn selected(s: &SelectionView) -> String {
@@ -131,15 +220,21 @@ fn nodes(candidate: &Candidate) -> Value {
 fn groups(candidate: &Candidate) -> Value {
     let group = |g: GroupView| {
         let members: Vec<&String> = g.members.iter().map(|m| &m.name).collect();
+        let nested = g.members.iter();
+        let nested = nested.filter(|m| matches!(m.id, MemberId::Group(_)));
+        let nested: Vec<&String> = nested.map(|m| &m.name).collect();
         json!({
             "name": g.name,
             "ordinal": g.ordinal.0,
+            "slot": g.slot.0,
             "policy": g.policy.name(),
             "implicit": g.implicit,
             "filters": g.filters,
             "default": g.default,
             "final": g.final_.map(|f| f.name),
+            "default_known": g.default.as_ref().map(|_| g.default_member.is_some()),
             "members": members,
+            "nested": nested,
             "tcp": selected(&g.tcp),
             "udp": selected(&g.udp),
         })
@@ -155,6 +250,7 @@ fn rules(candidate: &Candidate) -> Value {
             "file": line.file,
             "line": line.line,
             "outbound": outbound(candidate, line),
+            "slot": line.action.ordinal.0,
             "must": line.action.must,
             "mark": line.action.mark,
         })

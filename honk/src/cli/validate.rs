@@ -3,13 +3,15 @@
 use std::io::Read as _;
 
 use honk_grammar::diag::Severity;
+use honk_policy::config::CODES;
 use serde_json::{Value, json};
 
 use super::{
     Invocation,
     args::{Dump, Format, Validate},
-    dump,
+    dump::Understood,
     exit::{Exit, Failure},
+    output::clean,
     plural,
 };
 use crate::{
@@ -25,20 +27,26 @@ const STDIN_LIMIT: u64 = 8 << 20;
 
 /// Runs the command.
 pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Failure> {
+    known(&args.deny, Some("warnings"))?;
+    known(&args.allow, None)?;
     let outcome = load(invocation, args)?;
     let documents = outcome.findings.documents();
     let exit = verdict(&outcome, &documents, args);
-    let shown = match (args.explain, args.dump, &outcome.candidate) {
-        (true, _, Some(candidate)) => Some(dump::explain(candidate)),
-        (false, Some(what), Some(candidate)) => Some(dump::text(candidate, what)),
-        _ => None,
-    };
+    let understood = outcome.candidate.as_ref().map(|candidate| Understood {
+        candidate,
+        shares: &outcome.shares,
+    });
     let json = invocation.out.json || args.format == Format::Json;
     if json {
-        let data = document(&outcome, &documents, args.dump);
+        let data = document(&outcome, &documents, understood, args);
         return finish_json(invocation, exit, &data);
     }
     report(invocation, args, &outcome.findings, &documents);
+    let shown = match (args.explain, args.dump, understood) {
+        (true, _, Some(understood)) => Some(understood.explain()),
+        (false, Some(what), Some(understood)) => Some(understood.text(what)),
+        _ => None,
+    };
     if let Some(text) = shown {
         invocation.out.text(&text)?;
     } else if !invocation.out.quiet {
@@ -79,6 +87,21 @@ fn load(invocation: &Invocation, args: &Validate) -> Result<Outcome, Failure> {
     Ok(source::load(&invocation.spec()?, Purpose::Check, None))
 }
 
+/// Refuses codes that no finding has: a misspelt one would deny nothing.
+fn known(codes: &[String], besides: Option<&str>) -> Result<(), Failure> {
+    let legal = || CODES.iter().copied().chain(besides);
+    let Some(bad) = codes.iter().find(|code| !legal().any(|l| l == *code)) else {
+        return Ok(());
+    };
+    let near = honk_grammar::suggest(bad, legal());
+    let near = match near.first() {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => "; the codes stand in brackets in the report".to_owned(),
+    };
+    let message = format!("no finding has the code `{}`{near}", clean(bad));
+    Err(Failure::new(Exit::Usage, "usage", message))
+}
+
 /// 3 for errors, 10 for warnings that were denied.
 fn verdict(outcome: &Outcome, documents: &[Diag], args: &Validate) -> Exit {
     if outcome.candidate.is_none() {
@@ -97,7 +120,12 @@ fn verdict(outcome: &Outcome, documents: &[Diag], args: &Validate) -> Exit {
     }
 }
 
-fn document(outcome: &Outcome, documents: &[Diag], what: Option<Dump>) -> Value {
+fn document(
+    outcome: &Outcome,
+    documents: &[Diag],
+    understood: Option<Understood<'_>>,
+    args: &Validate,
+) -> Value {
     let tally = outcome.findings.tally();
     let mut data = json!({
         "ok": outcome.candidate.is_some(),
@@ -108,8 +136,13 @@ fn document(outcome: &Outcome, documents: &[Diag], what: Option<Dump>) -> Value 
     });
     if let Some(candidate) = &outcome.candidate {
         data["config_revision"] = json!(candidate.revision);
-        if let Some(what) = what {
-            data["dump"] = dump::value(candidate, what);
+    }
+    if let Some(understood) = understood {
+        if let Some(what) = args.dump {
+            data["dump"] = understood.value(what);
+        }
+        if args.explain {
+            data["explain"] = understood.value(Dump::Resolved);
         }
     }
     data
@@ -171,13 +204,67 @@ mod tests {
         assert_eq!(exit(WARNED, &["--strict"]), Exit::Found);
         assert_eq!(exit(WARNED, &["--deny", "warnings"]), Exit::Found);
         assert_eq!(exit(WARNED, &["--deny", "section-missing"]), Exit::Found);
-        assert_eq!(exit(WARNED, &["--deny", "other"]), Exit::Success);
+        assert_eq!(exit(WARNED, &["--deny", "unknown-key"]), Exit::Success);
         let lenient = ["--strict", "--allow", "section-missing"];
         assert_eq!(exit(WARNED, &lenient), Exit::Success);
         assert_eq!(
             exit("global { tproxy_prot: 1 }", &["--strict"]),
             Exit::Config
         );
+    }
+
+    #[test]
+    fn a_code_that_no_finding_has_is_a_usage_error_with_a_suggestion() {
+        let bad = |codes: &[&str], besides| {
+            let codes: Vec<String> = codes.iter().map(|c| (*c).to_owned()).collect();
+            known(&codes, besides).map_err(|e| (e.exit, e.message))
+        };
+        assert_eq!(bad(&["not-built", "warnings"], Some("warnings")), Ok(()));
+        let (exit, message) = bad(&["not-built", "unknown-kye"], None).unwrap_err();
+        assert_eq!(exit, Exit::Usage);
+        assert!(message.contains("did you mean `unknown-key`"), "{message}");
+        assert!(bad(&["warnings"], None).is_err());
+        assert!(CODES.is_sorted() && CODES.contains(&source::NO_LAN));
+    }
+
+    const PICTURE: &str = "global { lan_interface: lan0 }
+node { a: 'socks5://192.0.2.1:1080' b: 'http://192.0.2.2:80' }
+group { inner { filter: name(a) } outer { filter: name(keyword: b) filter: group(inner)
+  default: gone final: block } }
+routing { dport(80) && !sip(10.0.0.0/8) -> outer(must) dport(81) -> a fallback: direct }";
+
+    #[test]
+    fn the_picture_shows_files_members_filters_and_ordinals() {
+        let spec = invocation().spec_or_here();
+        let outcome = source::load_text(&spec, "t.dae", PICTURE.as_bytes(), Purpose::Check);
+        let understood = Understood {
+            candidate: outcome.candidate.as_ref().unwrap(),
+            shares: &outcome.shares,
+        };
+        let text = understood.explain();
+        for line in [
+            "2 nodes, 3 groups, 3 rule lines",
+            "  t.dae\n       global 1, node 2, group 2, routing 3\n",
+            "    2  inner (selector)\n",
+            "    3  outer (selector)\n",
+            "       filter   name(keyword: 'b')\n       filter   group('inner')\n",
+            "       members  b, inner (group)\n",
+            "       default  gone (not a member)\n",
+            "       final    block\n",
+            "       selects  tcp b, udp",
+            "    4  a (a node that a rule names)\n",
+            "     0    3  dport(80) && !sip(10.0.0.0/8) -> outer(must)  => outer (must)\n",
+            "     1    4  dport(81) -> a  => a\n",
+            "     2    0  fallback: direct  => direct\n",
+        ] {
+            assert!(text.contains(line), "{line:?} in:\n{text}");
+        }
+        let value = understood.value(Dump::Resolved);
+        assert_eq!(value["sections"][0]["sections"][1]["items"], 2);
+        assert_eq!(value["groups"][1]["nested"], json!(["inner"]));
+        assert_eq!(value["groups"][1]["default_known"], false);
+        assert_eq!(value["rules"][0]["slot"], 3);
+        assert_eq!(value["sections"], understood.value(Dump::Sections));
     }
 
     #[test]

@@ -10,10 +10,13 @@
 
 mod files;
 mod plain;
-mod rss;
 mod rules;
+#[path = "../support/mod.rs"]
+mod support;
 
-use std::{collections::BTreeMap, env, path::Path, process::Command};
+use std::{collections::BTreeMap, env, path::Path};
+
+use support::{Figure, median, print, rss, run};
 
 const ROUNDS: usize = 5;
 
@@ -49,11 +52,6 @@ fn main() {
     }
 }
 
-/// One value of a run.
-fn print(name: &str, value: f64) {
-    println!("{name} {value}");
-}
-
 /// Values of one side by figure.
 type Values = BTreeMap<String, Vec<f64>>;
 
@@ -63,7 +61,7 @@ fn compare(parts: &[&[&str]]) {
         for part in parts {
             for turn in 0..2 {
                 let (side, values) = &mut sides[(round + turn) % 2];
-                for (name, value) in run(side, part) {
+                for (name, value) in run(&[&[*side], *part].concat()) {
                     values.entry(name).or_default().push(value);
                 }
             }
@@ -74,53 +72,18 @@ fn compare(parts: &[&[&str]]) {
         let Some((value, spread)) = honk.get_mut(name).map(|v| median(v)) else {
             continue;
         };
+        let figure = Figure {
+            case: name,
+            unit,
+            value,
+            spread,
+            runs: ROUNDS,
+        };
         if most > 0.0 {
-            line(name, unit, value, spread, "target", most);
+            figure.line("target", most);
         }
         if let Some((peer, _)) = plain.get_mut(name).map(|v| median(v)) {
-            line(name, unit, value, spread, "plain", peer);
+            figure.line("plain", peer);
         }
     }
-}
-
-fn run(side: &str, part: &[&str]) -> Vec<(String, f64)> {
-    let this = env::current_exe().unwrap();
-    let output = Command::new(this)
-        .args(["--run", side])
-        .args(part)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{side} {part:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| {
-            let (name, value) = line.split_once(' ').unwrap();
-            (name.to_owned(), value.parse().unwrap())
-        })
-        .collect()
-}
-
-fn median(values: &mut [f64]) -> (f64, [f64; 2]) {
-    values.sort_by(f64::total_cmp);
-    (
-        values[values.len() / 2],
-        [values[0], values[values.len() - 1]],
-    )
-}
-
-/// Smaller is better: the ratio says how many times the peer's value is ours.
-fn line(case: &str, unit: &str, value: f64, spread: [f64; 2], peer: &str, peer_value: f64) {
-    let ratio = peer_value / value;
-    let met = ratio >= 1.0;
-    let [least, most] = spread;
-    println!(
-        "{{\"schema\":\"honk.bench/1\",\"case\":\"{case}\",\"value\":{value:.2},\
-         \"unit\":\"{unit}\",\"peer\":\"{peer}\",\"peer_value\":{peer_value:.2},\
-         \"ratio\":{ratio:.2},\"target\":1.0,\"met\":{met},\"runs\":{ROUNDS},\
-         \"spread\":[{least:.2},{most:.2}]}}"
-    );
 }

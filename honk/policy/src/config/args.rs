@@ -11,8 +11,8 @@ use super::{
     GeoFile,
     geo::Named,
     matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, prefix},
-    report::{Report, argument, call_name, did_you_mean, with_help},
-    value::shortened,
+    report::{Report, argument, call_name, with_help},
+    value::{Letters, shortened},
 };
 use crate::{
     geo::What,
@@ -72,7 +72,7 @@ impl Arguments<'_, '_, '_> {
         let help = match name {
             _ if DOMAIN_KEYS.contains(&name) => Some(format!("`{name}:` belongs to `domain`")),
             "geoip" => Some("`geoip:` belongs to `dip` and `sip`".to_owned()),
-            _ => did_you_mean(name, keys),
+            _ => self.report.did_you_mean(name, keys.iter().copied()),
         };
         self.report
             .push(with_help(finding, help).about(self.section, name));
@@ -87,7 +87,10 @@ impl Arguments<'_, '_, '_> {
         };
         let message = format!("`{}`: {}", call_name(self.call), wrong.why);
         let finding = Diagnostic::error(number, slug, span, message);
-        let finding = with_help(finding, wrong.help);
+        let help = wrong
+            .near
+            .and_then(|near| self.report.did_you_mean(&near.word, (near.among)()));
+        let finding = with_help(finding, help);
         self.report
             .push(finding.about(self.section, &self.call.name.text));
         self.failed = true;
@@ -100,6 +103,12 @@ impl Arguments<'_, '_, '_> {
             let Some((key, text)) = self.keyed(arg, DOMAIN_KEYS) else {
                 continue;
             };
+            if key == Some("regex")
+                && let Err(bad) = self.report.pattern(text, Letters::Ascii)
+            {
+                self.bad(key, arg.span, bad.text.into());
+                continue;
+            }
             match domain(key, text) {
                 Ok(test) => {
                     if let DomainTest::Geosite {

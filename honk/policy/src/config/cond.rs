@@ -8,7 +8,7 @@ use super::{
     GeoFile,
     args::Arguments,
     matcher::{mac, one_of, ports},
-    report::{Report, argument, call_name, did_you_mean, with_help},
+    report::{Report, argument, call_name, with_help},
     value,
 };
 use crate::routing::rule::{Cond, Test};
@@ -107,7 +107,10 @@ fn unknown(report: &mut Report<'_>, call: &Call) -> Option<Lowered> {
     } else {
         let message = format!("unknown function `{}`", call_name(call));
         let finding = Diagnostic::error("E601", "function-unknown", call.name.span, message);
-        with_help(finding, did_you_mean(name, FUNCTIONS))
+        with_help(
+            finding,
+            report.did_you_mean(name, FUNCTIONS.iter().copied()),
+        )
     };
     report.push(finding.about("routing", name));
     None

@@ -2,7 +2,7 @@
 //!
 //! Called for every section made of declarations; what a value means is decided by the caller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use honk_grammar::{
     ast::{Annotation, Decl, Item, Lit, Note, Section, Span, Value},
@@ -11,7 +11,7 @@ use honk_grammar::{
 
 use super::{
     keys::{Built, Key, Kind, find},
-    report::{Report, did_you_mean, with_help},
+    report::{Report, with_help},
     typed::{Source, Typed, default_of, read_one, typed},
     value::shortened,
 };
@@ -28,6 +28,8 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     entries: BTreeMap<&'static str, Entry>,
+    /// What the lists have already, by key.
+    elements: HashSet<(&'static str, String)>,
 }
 
 impl Fields {
@@ -135,13 +137,13 @@ pub(super) fn unknown_key(
     table: &'static [Key],
     key: &Lit,
 ) {
-    let names: Vec<&str> = table.iter().map(|row| row.name).collect();
     let message = format!(
         "unknown key `{}` in section `{section}`",
         shortened(&key.text)
     );
     let finding = Diagnostic::error("E204", "unknown-key", key.span, message);
-    let finding = with_help(finding, did_you_mean(&key.text, &names));
+    let help = report.did_you_mean(&key.text, table.iter().map(|row| row.name));
+    let finding = with_help(finding, help);
     report.push(finding.about(section, &key.text));
 }
 
@@ -208,7 +210,7 @@ fn insert(
             },
         ) => {
             for element in new {
-                if !old.contains(&element) {
+                if fields.elements.insert((row.name, element.clone())) {
                     old.push(element);
                 }
             }
@@ -218,6 +220,10 @@ fn insert(
             *old = new;
         }
         (None, new) => {
+            if let Typed::List(list) = &new.typed {
+                let elements = list.iter().map(|element| (row.name, element.clone()));
+                fields.elements.extend(elements);
+            }
             fields.entries.insert(row.name, new);
         }
     }
@@ -307,16 +313,16 @@ pub(super) fn notes(
 
 /// E207 for a note nobody reads.
 fn unknown_note(report: &mut Report<'_>, section: &str, note: &Note, table: &'static [Key]) {
-    let names: Vec<&str> = table.iter().map(|row| row.name).collect();
     let (place, name) = note
         .key
         .as_ref()
         .map_or((note.span, ""), |k| (k.span, k.text.as_str()));
     let message = match name {
         "" => "an annotation is written `[key: value]`".to_owned(),
-        _ if names.contains(&name) => format!("`{name}` takes a value here, not a function"),
+        _ if find(table, name).is_some() => format!("`{name}` takes a value here, not a function"),
         _ => format!("unknown annotation key `{}`", shortened(name)),
     };
     let finding = Diagnostic::error("E207", "annotation", place, message);
-    report.push(with_help(finding, did_you_mean(name, &names)).about(section, name));
+    let help = report.did_you_mean(name, table.iter().map(|row| row.name));
+    report.push(with_help(finding, help).about(section, name));
 }

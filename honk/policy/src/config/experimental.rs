@@ -7,7 +7,7 @@ use honk_grammar::{ast::Item, diag::Diagnostic};
 use super::{
     decl::{self, Fields},
     keys::EXPERIMENTAL,
-    report::{Report, did_you_mean, with_help},
+    report::{Report, with_help},
     typed::Typed,
     value::{host_port, shortened},
 };
@@ -27,10 +27,10 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> Vec<(String, Fie
         at += 1;
         let name = sub.name.text.as_str();
         let Some((known, table)) = EXPERIMENTAL.iter().find(|(known, _)| *known == name) else {
-            let names: Vec<&str> = EXPERIMENTAL.iter().map(|(name, _)| *name).collect();
             let message = format!("unknown subsection `{}` is skipped", shortened(name));
             let finding = Diagnostic::warning("W216", "unknown-section", sub.name.span, message);
-            let finding = with_help(finding, did_you_mean(name, &names));
+            let help = report.did_you_mean(name, EXPERIMENTAL.iter().map(|(name, _)| *name));
+            let finding = with_help(finding, help);
             report.push(finding.about("experimental", name));
             continue;
         };

@@ -17,7 +17,7 @@ use super::{
     keys::FILTER_NOTES,
     names::Names,
     report::{Report, argument, call_name, did_you_mean, with_help},
-    value::{self, shortened},
+    value::{Letters, shortened},
 };
 
 const FUNCTIONS: &[&str] = &["name", "subtag", "group", "bypass"];
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         };
         let mut predicates = Vec::new();
         for call in calls {
-            match predicate(call) {
+            match predicate(report, call) {
                 Ok(predicate) => predicates.push(predicate),
                 Err(Unusable { why, span, help }) => {
                     problem.get_or_insert((why, span, help));
@@ -170,6 +170,7 @@ impl<'a> Reader<'a> {
 
     fn groups(&self, report: &mut Report<'_>, call: &Call, span: Span) -> FilterLine {
         let mut tags: Vec<String> = Vec::new();
+        let mut seen = HashSet::new();
         for arg in &call.args {
             let (key, text) = argument(arg);
             if key.is_some() {
@@ -186,7 +187,7 @@ impl<'a> Reader<'a> {
                 .map(str::trim)
                 .filter(|t| !t.is_empty())
             {
-                if tags.iter().any(|known| known == tag) {
+                if !seen.insert(tag) {
                     continue;
                 }
                 tags.push(tag.to_owned());
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
                         shortened(tag)
                     );
                     let finding = Diagnostic::warning("W503", "group-unknown", arg.span, message);
-                    let help = did_you_mean(tag, &self.names.all());
+                    let help = report.did_you_mean(tag, self.names.all());
                     report.push(with_help(finding, help).about("group", tag));
                 }
             }
@@ -255,7 +256,7 @@ struct Unusable {
 }
 
 /// One predicate; `None` for `bypass()`, which the caller reports.
-fn predicate(call: &Call) -> Result<Option<Predicate>, Unusable> {
+fn predicate(report: &mut Report<'_>, call: &Call) -> Result<Option<Predicate>, Unusable> {
     let unusable = |why: String, span, help| Unusable { why, span, help };
     let field = match call.name.text.as_str() {
         "name" => Field::Name,
@@ -277,7 +278,9 @@ fn predicate(call: &Call) -> Result<Option<Predicate>, Unusable> {
             None => TextTest::Exact(text.to_owned()),
             Some("keyword") => TextTest::Keyword(text.to_owned()),
             Some("regex") => {
-                value::pattern(text).map_err(|bad| unusable(bad.text, arg.span, None))?;
+                report
+                    .pattern(text, Letters::Any)
+                    .map_err(|bad| unusable(bad.text, arg.span, None))?;
                 TextTest::Regex(text.to_owned())
             }
             Some(key) => {

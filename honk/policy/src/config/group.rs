@@ -13,7 +13,7 @@ use super::{
     filter,
     keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
-    report::{Report, did_you_mean},
+    report::Report,
     timing::IDLE,
     typed::arg_text,
     value::shortened,
@@ -342,11 +342,10 @@ fn spelling(report: &mut Report<'_>, group: &str, text: &str, span: Span) -> Opt
         shortened(group),
         shortened(text)
     );
-    let words: Vec<&str> = SPELLINGS.iter().map(|(word, _)| *word).collect();
     let help = match lower.as_str() {
         "min" => Some("did you mean `min_last_delay`?".to_owned()),
         "random" => Some("did you mean `loadbalance`?".to_owned()),
-        _ => did_you_mean(&lower, &words),
+        _ => report.did_you_mean(&lower, SPELLINGS.iter().map(|(word, _)| *word)),
     };
     let finding = Diagnostic::warning("W903", "policy-unknown", span, message);
     report.push(super::report::with_help(finding, help).about("group", "policy"));
@@ -451,7 +450,7 @@ fn references(report: &mut Report<'_>, def: &GroupDef, fields: &Fields, names: &
             shortened(name)
         );
         let finding = Diagnostic::warning("W503", slug, span, message);
-        let help = did_you_mean(name, &names.all());
+        let help = report.did_you_mean(name, names.all());
         report.push(super::report::with_help(finding, help).about("group", name));
     };
     if let (Some(name), Some(entry), Policy::Selector) =

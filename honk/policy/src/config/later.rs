@@ -2,6 +2,8 @@
 //!
 //! Every key is typed, so that a file which validates here means the same once they are served.
 
+use std::collections::HashMap;
+
 use honk_grammar::{
     ast::{Item, Section, Span, Value},
     diag::Diagnostic,
@@ -27,10 +29,10 @@ pub(super) fn lower(report: &mut Report<'_>, section: &str, items: &[Item], name
     } else {
         decl::read(report, section, top, items).subs
     };
-    let mut seen: Vec<(&str, Span)> = Vec::new();
+    let mut seen: HashMap<&str, Span> = HashMap::new();
     for body in named {
         let name = body.name.text.as_str();
-        if let Some((_, first)) = seen.iter().find(|(known, _)| *known == name) {
+        if let Some(first) = seen.get(name) {
             let message = format!("`{}` is declared twice in `{section}`", shortened(name));
             let finding = Diagnostic::error("E208", "name-repeated", body.name.span, message);
             report.push(
@@ -40,7 +42,7 @@ pub(super) fn lower(report: &mut Report<'_>, section: &str, items: &[Item], name
             );
             continue;
         }
-        seen.push((name, body.name.span));
+        seen.insert(name, body.name.span);
         let outbound = matches!(section, "chain" | "bypass");
         if outbound && reserved(name) {
             let message = format!("the name `{}` is reserved", shortened(name));

@@ -1,7 +1,7 @@
 //! From a parsed tree to one accepted configuration: joins repeated sections, runs the lowering
 //! of each, and says which changes a reload cannot carry out.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use honk_grammar::{
     Parsed,
@@ -206,13 +206,13 @@ pub fn restart_required(old: &Config, new: &Config) -> Vec<String> {
 }
 
 /// Items of the sections by name, in load order.
-struct Sections {
-    items: BTreeMap<&'static str, Vec<Item>>,
+struct Sections<'a> {
+    items: BTreeMap<&'static str, Cow<'a, [Item]>>,
 }
 
-impl Sections {
-    fn join(report: &mut Report<'_>, sections: &[Section]) -> Self {
-        let mut items: BTreeMap<&'static str, Vec<Item>> = BTreeMap::new();
+impl<'a> Sections<'a> {
+    fn join(report: &mut Report<'_>, sections: &'a [Section]) -> Self {
+        let mut items: BTreeMap<&'static str, Cow<'a, [Item]>> = BTreeMap::new();
         for section in sections {
             let name = section.name.text.as_str();
             let Some(known) = SECTIONS.iter().find(|known| **known == name) else {
@@ -226,10 +226,13 @@ impl Sections {
                 report.push(finding.about("", name));
                 continue;
             }
-            items
-                .entry(known)
-                .or_default()
-                .extend(section.items.iter().cloned());
+            // Most sections stand in the file once.
+            match items.get_mut(known) {
+                Some(joined) => joined.to_mut().extend_from_slice(&section.items),
+                None => {
+                    items.insert(known, Cow::Borrowed(&section.items));
+                }
+            }
         }
         Self { items }
     }
@@ -239,7 +242,7 @@ impl Sections {
     }
 
     fn items(&self, name: &str) -> &[Item] {
-        self.items.get(name).map_or(&[], Vec::as_slice)
+        self.items.get(name).map_or(&[], |items| items)
     }
 }
 

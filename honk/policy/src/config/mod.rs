@@ -6,6 +6,7 @@
 
 mod args;
 mod check;
+mod codes;
 mod cond;
 mod decl;
 mod dns;
@@ -28,6 +29,7 @@ mod typed;
 pub mod value;
 
 pub use check::{BadCheckUrl, CheckDns, CheckUrl};
+pub use codes::CODES;
 pub use dns::{
     Dns, DnsAction, DnsCond, DnsRule, DnsTest, InternalName, Phase, Transport, Upstream,
 };

@@ -81,11 +81,10 @@ impl Names {
     }
 
     /// Every declared name, for suggestions.
-    pub(super) fn all(&self) -> Vec<&str> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
         let groups = self.groups.keys().map(String::as_str);
         groups
             .chain(self.nodes.keys().map(String::as_str))
             .chain(["direct", "block"])
-            .collect()
     }
 }

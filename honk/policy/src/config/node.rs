@@ -11,7 +11,7 @@ use super::{
     decl,
     keys::NODE_NOTES,
     names::{Names, reserved},
-    report::{Report, did_you_mean, with_help},
+    report::{Report, with_help},
     value::shortened,
 };
 use crate::{
@@ -188,7 +188,8 @@ fn refuse(
     let finding = match error {
         LinkError::Unknown { scheme } => {
             let finding = Diagnostic::error("E801", "node-unsupported", link, error.to_string());
-            let finding = with_help(finding, did_you_mean(scheme, SCHEMES));
+            let help = report.did_you_mean(scheme, SCHEMES.iter().copied());
+            let finding = with_help(finding, help);
             return report.push(finding.about("node", scheme));
         }
         LinkError::Unsupported { .. } | LinkError::Feature { .. } => Diagnostic::warning(

@@ -2,7 +2,7 @@
 //!
 //! Knows the source texts for line numbers and excerpts; decides nothing about meaning.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use honk_grammar::{
     Parsed,
@@ -13,8 +13,13 @@ use honk_grammar::{
 use super::{
     Config,
     geo::Named,
-    value::{BadValue, shortened},
+    value::{self, BadValue, Letters, Read, shortened},
 };
+
+/// Findings kept of each severity.
+const MOST: usize = 4096;
+/// Words compared with misspelt ones in one configuration.
+const COMPARISONS: usize = 50_000;
 
 /// Slug of findings about features that this build does not serve.
 pub const NOT_BUILT: &str = "not-built";
@@ -23,7 +28,16 @@ pub const NOT_BUILT: &str = "not-built";
 pub(super) struct Report<'a> {
     pub(super) parsed: &'a Parsed,
     found: Vec<Diagnostic>,
+    /// Findings of each severity, and how many of them are not in `found`.
+    kept: [usize; 3],
+    more: usize,
     unbuilt: Vec<Unbuilt>,
+    /// Places in `unbuilt` by section and subject.
+    unbuilt_at: HashMap<(String, String), usize>,
+    /// Words that may still be compared with misspelt ones.
+    comparisons: usize,
+    /// What may still be spent on regular expressions.
+    patterns: usize,
     /// Geodata codes that rules name.
     pub(super) geodata: Vec<Named>,
 }
@@ -42,26 +56,40 @@ impl<'a> Report<'a> {
         Self {
             parsed,
             found: Vec::new(),
+            kept: [0; 3],
+            more: 0,
             unbuilt: Vec::new(),
+            unbuilt_at: HashMap::new(),
+            comparisons: COMPARISONS,
+            patterns: parsed
+                .sources
+                .files()
+                .iter()
+                .fold(value::BUDGET, |sum, file| sum + file.text.len()),
             geodata: Vec::new(),
         }
     }
 
     /// Line of a place.
     pub(super) fn line(&self, span: Span) -> u32 {
-        self.parsed
-            .sources
-            .start(span)
-            .map_or(0, |place| place.line)
+        self.parsed.sources.line(span).unwrap_or(0)
     }
 
+    /// Adds a finding. Of each severity only so many are kept: a hundred are shown.
     pub(super) fn push(&mut self, finding: Diagnostic) {
-        self.found.push(finding);
+        let kept = &mut self.kept[finding.severity as usize];
+        *kept += 1;
+        match *kept > MOST {
+            true => self.more += 1,
+            false => self.found.push(finding),
+        }
     }
 
     /// A finding, if there is one.
     pub(super) fn found(&mut self, finding: Option<Diagnostic>) {
-        self.found.extend(finding);
+        if let Some(finding) = finding {
+            self.push(finding);
+        }
     }
 
     /// An error without more to say.
@@ -88,10 +116,8 @@ impl<'a> Report<'a> {
 
     /// A value that does not fit its key.
     pub(super) fn bad_value(&mut self, section: &str, key: &str, span: Span, bad: BadValue) {
-        let near = match bad.words {
-            [] => None,
-            words => did_you_mean(bad.text.split('`').nth(1).unwrap_or_default(), words),
-        };
+        let word = bad.text.split('`').nth(1).unwrap_or_default();
+        let near = self.did_you_mean(word, bad.words.iter().copied());
         let message = format!("`{key}`: {}", bad.text);
         let finding = Diagnostic::error(bad.number, bad.slug, span, message);
         self.push(with_help(finding, near).about(section, key));
@@ -99,8 +125,9 @@ impl<'a> Report<'a> {
 
     /// A feature that is typed but not served by this build.
     pub(super) fn unbuilt(&mut self, section: &str, subject: &str, span: Span, what: &str) {
-        let same = |u: &&mut Unbuilt| u.section == section && u.subject == subject;
-        match self.unbuilt.iter_mut().find(same) {
+        let key = (section.to_owned(), subject.to_owned());
+        let at = *self.unbuilt_at.entry(key).or_insert(self.unbuilt.len());
+        match self.unbuilt.get_mut(at) {
             Some(known) => known.more += 1,
             None => self.unbuilt.push(Unbuilt {
                 section: section.to_owned(),
@@ -110,6 +137,27 @@ impl<'a> Report<'a> {
                 more: 0,
             }),
         }
+    }
+
+    /// Checks a regular expression.
+    pub(super) fn pattern(&mut self, text: &str, letters: Letters) -> Read<()> {
+        value::pattern(text, letters, &mut self.patterns)
+    }
+
+    /// The best suggestions for a misspelt word as a help text. Files that are wrong in
+    /// thousands of places get none for the later ones: comparing words costs more than all
+    /// else.
+    pub(super) fn did_you_mean<'w>(
+        &mut self,
+        word: &str,
+        legal: impl IntoIterator<Item = &'w str>,
+    ) -> Option<String> {
+        if self.comparisons == 0 {
+            return None;
+        }
+        let legal: Vec<&str> = legal.into_iter().collect();
+        self.comparisons = self.comparisons.saturating_sub(legal.len());
+        did_you_mean(word, &legal)
     }
 
     /// E207: an annotation where none is read.
@@ -147,7 +195,8 @@ impl<'a> Report<'a> {
         };
         let message = format!("unknown section `{}`{place}", shortened(&name.text));
         let finding = Diagnostic::error("E201", "unknown-section", name.span, message);
-        let finding = with_help(finding, did_you_mean(&name.text, legal));
+        let help = self.did_you_mean(&name.text, legal.iter().copied());
+        let finding = with_help(finding, help);
         self.push(finding.about(within, &name.text));
     }
 
@@ -225,6 +274,12 @@ impl<'a> Report<'a> {
             self.found.push(
                 Diagnostic::warning("", NOT_BUILT, u.span, message).about(u.section, u.subject),
             );
+        }
+        if self.more > 0 {
+            let message = format!("{} more findings are not listed", self.more);
+            let place = self.found.iter().filter_map(|f| f.span).max();
+            self.found
+                .push(Diagnostic::new(Severity::Note, "", "more", place, message));
         }
         self.found
             .sort_by_key(|d| d.span.map_or((u32::MAX, 0), |s| (s.file.0, s.start)));

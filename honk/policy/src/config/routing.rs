@@ -10,7 +10,7 @@ use super::{
     decl::repeated,
     group::ordinal,
     names::{MAX_OUTBOUNDS, Names, Target},
-    report::{Report, argument, did_you_mean, with_help},
+    report::{Report, argument, with_help},
     value::{self, shortened},
 };
 use crate::{
@@ -120,7 +120,8 @@ impl Routing<'_, '_, '_> {
             shortened(&key.text)
         );
         let finding = Diagnostic::error("E204", "unknown-key", key.span, message);
-        let finding = with_help(finding, did_you_mean(&key.text, &["fallback", "default"]));
+        let help = self.report.did_you_mean(&key.text, ["fallback", "default"]);
+        let finding = with_help(finding, help);
         self.report.push(finding.about("routing", &key.text));
     }
 
@@ -286,7 +287,7 @@ impl Routing<'_, '_, '_> {
                 _ => {
                     let word = key.map_or(text, |key| key.text.as_str());
                     let message = format!("unknown parameter `{}`", shortened(word));
-                    let help = did_you_mean(word, &["must", "mark"]);
+                    let help = self.report.did_you_mean(word, ["must", "mark"]);
                     failed |= self.bad_parameter(arg.span, &message, help);
                     false
                 }
@@ -338,7 +339,7 @@ impl Routing<'_, '_, '_> {
         if let Some(Target::Skipped(place)) = self.names.target(name) {
             finding = finding.related(place, "its link cannot be used");
         }
-        let help = did_you_mean(name, &self.names.all());
+        let help = self.report.did_you_mean(name, self.names.all());
         self.report
             .push(with_help(finding, help).about("routing", name));
         None

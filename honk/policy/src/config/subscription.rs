@@ -10,7 +10,7 @@ use honk_grammar::{
 use super::{
     decl,
     keys::SUBSCRIPTION_NOTES,
-    report::{Report, did_you_mean, with_help},
+    report::{Report, with_help},
     value::{host_port, shortened},
 };
 use crate::id::Secret;
@@ -120,14 +120,14 @@ fn one(report: &mut Report<'_>, item: &LinkItem) -> Option<Subscription> {
 
 fn source(report: &mut Report<'_>, item: &LinkItem, tag: &str) -> Option<Source> {
     let span = item.link.span;
-    let mut refuse = |number, slug, message: &str, help: Option<String>| {
+    let refuse = |report: &mut Report<'_>, number, slug, message: &str, help: Option<String>| {
         let finding = Diagnostic::error(number, slug, span, message);
         report.push(with_help(finding, help).about("subscription", tag));
         None
     };
     let Some((scheme, rest)) = item.link.text.split_once("://") else {
         let message = "a subscription is an absolute URL";
-        return refuse("E806", "subscription-url", message, None);
+        return refuse(report, "E806", "subscription-url", message, None);
     };
     let source = match scheme {
         "http" | "https" => Source::Web,
@@ -140,20 +140,21 @@ fn source(report: &mut Report<'_>, item: &LinkItem, tag: &str) -> Option<Source>
             if outside {
                 let message = "a subscription file must be below the directory of the entry file";
                 let help = Some("write `file://relative/path`".to_owned());
-                return refuse("E807", "subscription-path", message, help);
+                return refuse(report, "E807", "subscription-path", message, help);
             }
             return Some(Source::File);
         }
         _ => {
             let message = format!("unknown subscription scheme `{}`", shortened(scheme));
-            let help = did_you_mean(scheme, SCHEMES);
-            return refuse("E806", "subscription-url", &message, help);
+            let help = report.did_you_mean(scheme, SCHEMES.iter().copied());
+            return refuse(report, "E806", "subscription-url", &message, help);
         }
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     if host_port(host).is_none_or(|(host, port)| host.is_empty() || port == Some(0)) {
         return refuse(
+            report,
             "E806",
             "subscription-url",
             "the host or port of the URL is wrong",
@@ -163,7 +164,7 @@ fn source(report: &mut Report<'_>, item: &LinkItem, tag: &str) -> Option<Source>
     if source == Source::StoredWeb && tag.is_empty() {
         let message = format!("a `{scheme}` subscription needs a tag to be stored under");
         let help = Some("write `tag: 'url'`".to_owned());
-        return refuse("E808", "subscription-tag", &message, help);
+        return refuse(report, "E808", "subscription-tag", &message, help);
     }
     Some(source)
 }

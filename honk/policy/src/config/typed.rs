@@ -2,6 +2,8 @@
 //!
 //! Reports shape, type and range at the place of the value; knows no section.
 
+use std::collections::HashSet;
+
 use honk_grammar::{
     ast::{Arg, Call, Lit, Span, Value},
     diag::Diagnostic,
@@ -198,6 +200,7 @@ fn read_list(
     literals: &[Lit],
 ) -> Result<Typed, (Span, BadValue)> {
     let mut list: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     for literal in literals {
         for element in literal.text.split(',').map(str::trim) {
             if element.is_empty() {
@@ -212,7 +215,7 @@ fn read_list(
             let first = list.is_empty();
             let element = read_element(report, row.kind, element, first, literal.span)
                 .map_err(|bad| (literal.span, bad))?;
-            if let Some(element) = element.filter(|e| !list.contains(e)) {
+            if let Some(element) = element.filter(|e| seen.insert(e.clone())) {
                 list.push(element);
             }
         }

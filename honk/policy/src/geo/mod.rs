@@ -24,6 +24,8 @@ use crate::{config::GeoFile, routing::rule::Prefix};
 pub const MAX_FILE: usize = 64 << 20;
 /// Codes of a file that are looked at for a suggestion.
 const SUGGEST_FROM: usize = 4096;
+/// Codes of a file that are compared with missing ones.
+const COMPARISONS: usize = 20_000;
 
 /// Where geodata files come from.
 pub trait GeoSource {
@@ -213,21 +215,32 @@ fn scan(bytes: &[u8], jobs: &mut [Job]) {
             jobs[at].add(entry);
         }
     }
+    let missing = jobs.iter().filter(|job| !job.seen).count();
+    let codes = match missing {
+        0 => Vec::new(),
+        _ => codes(bytes),
+    };
+    let mut suggestions = COMPARISONS / codes.len().max(1);
     for job in jobs.iter_mut().filter(|job| !job.seen) {
-        let near = near(bytes, &job.code.code);
+        let near = match suggestions.checked_sub(1) {
+            Some(left) => {
+                suggestions = left;
+                honk_grammar::suggest(&job.code.code, codes.iter().map(String::as_str))
+            }
+            None => Vec::new(),
+        };
+        let near = near.first().map(|code| (*code).to_owned());
         job.fail(Lack::Code { near });
     }
 }
 
-/// A code of the file that is spelt like `code`.
-fn near(bytes: &[u8], code: &str) -> Option<String> {
+/// Codes of a file that may be suggested.
+fn codes(bytes: &[u8]) -> Vec<String> {
     let printable = |code: &String| code.bytes().all(|b| b.is_ascii_graphic());
-    let codes: Vec<String> = dat::entries(bytes)
+    dat::entries(bytes)
         .flatten()
         .take(SUGGEST_FROM)
         .map(|entry| entry.code.to_lowercase())
         .filter(printable)
-        .collect();
-    let near = honk_grammar::suggest(code, codes.iter().map(String::as_str));
-    near.first().map(|code| (*code).to_owned())
+        .collect()
 }

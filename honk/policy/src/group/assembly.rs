@@ -12,7 +12,7 @@ use honk_common::outbound;
 use honk_grammar::diag::{Diagnostic, Severity};
 
 use super::{
-    builtin,
+    admit, builtin,
     graph::{self, Graph, MAX_DEPTH},
     member::{self, Member},
     pick::Way,
@@ -78,27 +78,40 @@ impl<'a> Assembly<'a> {
         previous: Option<&GroupTable>,
         findings: &mut Vec<Diagnostic>,
     ) -> Vec<Arc<Group>> {
-        let group = |index: usize| Arc::new(self.group(index, previous, findings));
-        (0..self.defs.len()).map(group).collect()
+        let admitted = admit::admitted(self.defs, self.nodes);
+        let everyone = self.nodes.iter().cloned().map(Member::Node).collect();
+        let group = |(index, admitted): (usize, Option<Vec<u32>>)| {
+            Arc::new(self.group(index, admitted.as_deref(), &everyone, previous, findings))
+        };
+        admitted.into_iter().enumerate().map(group).collect()
     }
 
+    /// `everyone` is what groups without filters share.
     fn group(
         &self,
         index: usize,
+        admitted: Option<&[u32]>,
+        everyone: &Arc<[Member]>,
         previous: Option<&GroupTable>,
         findings: &mut Vec<Diagnostic>,
     ) -> Group {
         let def = &self.defs[index];
-        let admitted = member::nodes(def, self.nodes);
-        let extra = member::extra(def, &admitted);
-        let nodes = admitted.into_iter().map(Member::Node);
+        let shared = def.filters.is_none() && !def.implicit;
+        let nodes = match shared {
+            true => Vec::new(),
+            false => member::nodes(def, admitted, self.nodes),
+        };
+        let extra = member::extra(def, &nodes);
         let nested: Arc<[usize]> = self.graph.children[index].as_slice().into();
         let groups = nested.iter().map(|&index| Member::Group {
             id: self.ids[index],
             name: self.defs[index].name.as_str().into(),
             index,
         });
-        let members: Arc<[Member]> = nodes.chain(groups).collect();
+        let members: Arc<[Member]> = match shared {
+            true => Arc::clone(everyone),
+            false => nodes.into_iter().map(Member::Node).chain(groups).collect(),
+        };
         let default = def.default.as_deref();
         let default = default.and_then(|tag| members.iter().position(|m| m.name() == tag));
         let old = previous.and_then(|p| p.group_named(&def.name));

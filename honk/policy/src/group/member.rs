@@ -4,11 +4,11 @@
 //! out, then nested groups as listed (G-058). Explicit filters that match nothing stay
 //! empty; they never turn into "all nodes" (G-050).
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use regex::Regex;
 
-use super::builtin;
+use super::{admit::text_of, builtin};
 use crate::{
     config::{Field, FilterLine, GroupDef, Predicate, TextTest},
     id::{GroupId, MemberId},
@@ -49,8 +49,8 @@ impl Member {
     }
 }
 
-/// The nodes that are direct members.
-pub(super) fn nodes(def: &GroupDef, all: &[Arc<Node>]) -> Vec<Arc<Node>> {
+/// The nodes that are direct members; `admitted` are those that the filters admit.
+pub(super) fn nodes(def: &GroupDef, admitted: Option<&[u32]>, all: &[Arc<Node>]) -> Vec<Arc<Node>> {
     if def.implicit {
         // Made for one node: a namesake further down is not meant (G-063).
         return all
@@ -60,14 +60,17 @@ pub(super) fn nodes(def: &GroupDef, all: &[Arc<Node>]) -> Vec<Arc<Node>> {
             .cloned()
             .collect();
     }
-    let Some(filters) = &def.filters else {
+    let (Some(filters), Some(admitted)) = (&def.filters, admitted) else {
         return all.to_vec();
     };
-    let lines: Vec<Vec<Term<'_>>> = filters.iter().filter_map(terms).collect();
-    let admitted = |node: &&Arc<Node>| lines.iter().any(|l| l.iter().all(|t| t.holds(node)));
-    let spelled = |node: &&Arc<Node>| lines.iter().any(|l| spells(l, node));
+    let spelled = |node: &&Arc<Node>| {
+        filters.iter().any(|line| match line {
+            FilterLine::Nodes(predicates) => spells(predicates, node),
+            FilterLine::Groups(_) | FilterLine::Ignored => false,
+        })
+    };
     let builtins = [builtin::direct(), builtin::block()];
-    let configured = all.iter().filter(admitted);
+    let configured = admitted.iter().filter_map(|at| all.get(*at as usize));
     configured
         .chain(builtins.into_iter().filter(spelled))
         .cloned()
@@ -84,7 +87,7 @@ pub(super) fn extra(def: &GroupDef, members: &[Arc<Node>]) -> Arc<[f64]> {
     let of = |node: &Arc<Node>| {
         let builtin = builtin::is_builtin(node);
         let admits = |line: &Option<Vec<Term<'_>>>| match line {
-            Some(line) if builtin => spells(line, node),
+            Some(line) if builtin => spells(line.iter().map(|term| term.predicate), node),
             Some(line) => line.iter().all(|t| t.holds(node)),
             None => false,
         };
@@ -101,10 +104,11 @@ pub(super) fn extra(def: &GroupDef, members: &[Arc<Node>]) -> Arc<[f64]> {
 /// Tags of nested groups, each once.
 pub(super) fn tags(def: &GroupDef) -> Vec<&str> {
     let mut tags: Vec<&str> = Vec::new();
+    let mut seen = HashSet::new();
     for line in def.filters.iter().flatten() {
         if let FilterLine::Groups(names) = line {
             for name in names {
-                if !tags.contains(&name.as_str()) {
+                if seen.insert(name.as_str()) {
                     tags.push(name);
                 }
             }
@@ -143,13 +147,8 @@ impl<'a> Term<'a> {
     }
 
     fn positive(&self, node: &Node) -> bool {
-        let text = match self.predicate.field {
-            Field::Name => &node.name,
-            // Never a static node, whatever the pattern (G-042).
-            Field::Subtag => match &node.origin {
-                Some(origin) => &origin.tag,
-                None => return false,
-            },
+        let Some(text) = text_of(self.predicate.field, node) else {
+            return false;
         };
         let plain = |test: &TextTest| match test {
             TextTest::Exact(s) => text == s,
@@ -158,18 +157,16 @@ impl<'a> Term<'a> {
         };
         self.predicate.tests.iter().any(plain) || self.patterns.iter().any(|p| p.is_match(text))
     }
-
-    /// Whether the built-in is written out here.
-    fn names(&self, builtin: &Node) -> bool {
-        let exact = |test: &TextTest| matches!(test, TextTest::Exact(s) if *s == builtin.name);
-        self.predicate.field == Field::Name && self.predicate.tests.iter().any(exact)
-    }
 }
 
 /// Whether a line admits a built-in: spelled exactly, with nothing on the line against it.
 /// Patterns never hold for a built-in (G-056, G-057).
-fn spells(line: &[Term<'_>], builtin: &Node) -> bool {
-    let named = |t: &Term<'_>| t.names(builtin);
-    line.iter().any(|t| !t.predicate.not && named(t))
-        && line.iter().all(|t| named(t) != t.predicate.not)
+fn spells<'a>(
+    line: impl IntoIterator<Item = &'a Predicate, IntoIter: Clone>,
+    builtin: &Node,
+) -> bool {
+    let exact = |test: &TextTest| matches!(test, TextTest::Exact(s) if *s == builtin.name);
+    let named = |p: &Predicate| p.field == Field::Name && p.tests.iter().any(exact);
+    let line = line.into_iter();
+    line.clone().any(|p| !p.not && named(p)) && line.into_iter().all(|p| named(p) != p.not)
 }

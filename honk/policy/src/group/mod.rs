@@ -7,6 +7,7 @@
 //! choices follow the group's name from one table to the next.
 
 mod activity;
+mod admit;
 mod assembly;
 pub mod builtin;
 mod change;

@@ -11,7 +11,7 @@ use honk_grammar::{
     diag::{Diagnostic, Severity},
     parse_text,
 };
-use honk_policy::config::{self, Config, NOT_BUILT};
+use honk_policy::config::{self, CODES, Config, NOT_BUILT};
 
 /// Lowers a text; `⏎`, `⇥` and `␍` stand for newline, TAB and CR.
 fn lowered(text: &str) -> (Option<Config>, Vec<Diagnostic>, Vec<String>) {
@@ -21,6 +21,13 @@ fn lowered(text: &str) -> (Option<Config>, Vec<Diagnostic>, Vec<String>) {
         .replace('␍', "\r");
     let parsed = parse_text("test.dae", &text);
     let (config, findings) = config::lower(&parsed, &mut geodata::files());
+    for finding in &findings {
+        assert!(
+            CODES.contains(&finding.slug),
+            "{} is in no list",
+            finding.slug
+        );
+    }
     let short = findings
         .iter()
         .filter(|f| f.slug != NOT_BUILT && f.number != "W210")

@@ -131,6 +131,7 @@ impl Engine {
         let Outcome {
             candidate,
             mut findings,
+            ..
         } = source::load(&self.spec, Purpose::Run, Some(running));
         let Some(mut candidate) = candidate else {
             return self.rejected(&findings, "configuration refused");

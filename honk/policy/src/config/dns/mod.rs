@@ -3,7 +3,7 @@
 mod rule;
 pub(super) mod value;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use honk_grammar::{
     ast::{Decl, Item, LinkItem, Lit, Section, Span},
@@ -17,7 +17,7 @@ use super::{
     decl::{self, Fields, repeated},
     keys::DNS,
     names::{MAX_OUTBOUNDS, Names},
-    report::{Report, did_you_mean, with_help},
+    report::{Report, with_help},
     value::{shortened, unsigned},
 };
 use crate::{id::Secret, name::to_ascii};
@@ -86,7 +86,7 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item], names: &Names) -> (
     dns.upstreams = upstreams(report, body("upstream"), names);
     dns.fixed_ttl = fixed_ttl(report, body("fixed_domain_ttl"));
     hosts(report, body("hosts"));
-    let known: Vec<&str> = dns.upstreams.iter().map(|u| u.name.as_str()).collect();
+    let known: HashSet<&str> = dns.upstreams.iter().map(|u| u.name.as_str()).collect();
     let context = rule::Context {
         upstreams: &known,
         first_upstream: first_upstream.filter(|_| !known.is_empty()),
@@ -186,7 +186,7 @@ fn upstream(report: &mut Report<'_>, item: &LinkItem, names: &Names) -> Option<U
         if !names.is_outbound(name) && !names.partial {
             let message = format!("unknown outbound `{}`", shortened(name));
             let finding = Diagnostic::error("E501", "rule-target-unknown", via.name.span, message);
-            let help = did_you_mean(name, &names.all());
+            let help = report.did_you_mean(name, names.all());
             report.push(with_help(finding, help).about("dns.upstream", name));
         }
         if matches!(transport, Transport::Quic | Transport::H3) && name != "direct" {
@@ -222,7 +222,7 @@ fn refuse(report: &mut Report<'_>, span: Span, message: &str) {
 
 fn fixed_ttl(report: &mut Report<'_>, items: &[Item]) -> Vec<(String, u32)> {
     let mut ttls: Vec<(String, u32)> = Vec::new();
-    let mut places: HashMap<String, Span> = HashMap::new();
+    let mut places: HashMap<String, (usize, Span)> = HashMap::new();
     let mut at = 0;
     while let Some(item) = items.get(at) {
         if let Item::Stray(Lit { span, .. }) | Item::Decl(Decl { span, .. }) = item {
@@ -257,15 +257,19 @@ fn fixed_ttl(report: &mut Report<'_>, items: &[Item]) -> Vec<(String, u32)> {
             );
             continue;
         };
-        match ttls.iter_mut().find(|(known, _)| *known == name) {
-            Some(known) => {
-                known.1 = seconds;
-                let old = places.get(&name).copied().unwrap_or(place);
-                repeated(report, "dns.fixed_domain_ttl", &name, old, place);
+        match places.get_mut(&name) {
+            Some((at, old)) => {
+                if let Some(known) = ttls.get_mut(*at) {
+                    known.1 = seconds;
+                }
+                repeated(report, "dns.fixed_domain_ttl", &name, *old, place);
+                *old = place;
             }
-            None => ttls.push((name.clone(), seconds)),
+            None => {
+                places.insert(name.clone(), (ttls.len(), place));
+                ttls.push((name, seconds));
+            }
         }
-        places.insert(name, place);
     }
     ttls
 }

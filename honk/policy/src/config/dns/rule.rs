@@ -1,5 +1,7 @@
 //! Rules of `dns.routing`: what happens to a query, and to an answer.
 
+use std::collections::HashSet;
+
 use honk_grammar::{
     ast::{Call, Decl, Item, Lit, Rule, Span, Value},
     diag::Diagnostic,
@@ -11,9 +13,9 @@ use crate::{
         GeoFile,
         args::Arguments,
         decl::repeated,
-        matcher::{Wrong, mac},
-        report::{Report, argument, call_name, did_you_mean, with_help},
-        value::{pattern, shortened},
+        matcher::{Near, Wrong, mac},
+        report::{Report, argument, call_name, with_help},
+        value::{Letters, shortened},
     },
     routing::rule::{DomainTest, Prefix},
 };
@@ -120,7 +122,7 @@ pub enum DnsAction {
 
 /// What rules may refer to.
 pub(super) struct Context<'a> {
-    pub(super) upstreams: &'a [&'a str],
+    pub(super) upstreams: &'a HashSet<&'a str>,
     pub(super) first_upstream: Option<Span>,
     pub(super) bind: bool,
 }
@@ -236,7 +238,8 @@ impl Reader<'_, '_, '_> {
             shortened(&key.text)
         );
         let finding = Diagnostic::error("E204", "unknown-key", key.span, message);
-        let finding = with_help(finding, did_you_mean(&key.text, &["fallback", "default"]));
+        let help = self.report.did_you_mean(&key.text, ["fallback", "default"]);
+        let finding = with_help(finding, help);
         self.report.push(finding.about(section, &key.text));
     }
 
@@ -294,7 +297,7 @@ impl Reader<'_, '_, '_> {
             "upstream" => {
                 for arg in &call.args {
                     let text = argument(arg).1;
-                    if text != "asis" && !upstreams.contains(&text) {
+                    if text != "asis" && !upstreams.contains(text) {
                         undefined(reader.report, text, arg.span, upstreams);
                         reader.failed = true;
                     }
@@ -333,7 +336,8 @@ impl Reader<'_, '_, '_> {
         } else {
             let message = format!("unknown function `{}`", call_name(call));
             let finding = Diagnostic::error("E601", "function-unknown", call.name.span, message);
-            with_help(finding, did_you_mean(name, self.phase.functions()))
+            let functions = self.phase.functions().iter().copied();
+            with_help(finding, self.report.did_you_mean(name, functions))
         };
         self.report.push(finding.about(self.phase.section(), name));
     }
@@ -410,7 +414,7 @@ impl Reader<'_, '_, '_> {
                     return refuse(self.report, "E606", "outbound-param", arg.span, message);
                 }
             },
-            _ if self.context.upstreams.contains(&text) => DnsAction::Upstream(text.to_owned()),
+            _ if self.context.upstreams.contains(text) => DnsAction::Upstream(text.to_owned()),
             _ => {
                 undefined(self.report, text, name.span, self.context.upstreams);
                 return None;
@@ -420,21 +424,25 @@ impl Reader<'_, '_, '_> {
 }
 
 /// E703 with a suggestion.
-fn undefined(report: &mut Report<'_>, name: &str, span: Span, upstreams: &[&str]) {
+fn undefined(report: &mut Report<'_>, name: &str, span: Span, upstreams: &HashSet<&str>) {
     if report.parsed.suspect("dns") {
         return;
     }
     let message = format!("upstream `{}` is not defined", shortened(name));
     let finding = Diagnostic::error("E703", "dns-upstream-unknown", span, message);
-    report.push(with_help(finding, did_you_mean(name, upstreams)).about("dns", name));
+    let help = report.did_you_mean(name, upstreams.iter().copied());
+    report.push(with_help(finding, help).about("dns", name));
 }
 
 fn query_type(text: &str) -> Result<u16, Wrong> {
     record_type(text).ok_or_else(|| {
-        let names: Vec<&str> = RECORD_TYPES.iter().map(|(name, _)| *name).collect();
+        let near = Near {
+            word: text.to_ascii_uppercase(),
+            among: || RECORD_TYPES.iter().map(|(name, _)| *name).collect(),
+        };
         Wrong {
             why: format!("`{}` is no record type", shortened(text)),
-            help: did_you_mean(&text.to_ascii_uppercase(), &names),
+            near: Some(near),
         }
     })
 }
@@ -461,11 +469,17 @@ fn internal(reader: &mut Arguments<'_, '_, '_>, kind: InternalName) -> DnsTest {
             "link_regex",
         ],
     };
+    for arg in &reader.call.args {
+        let (key, text) = argument(arg);
+        let key = key.map(|key| key.text.as_str());
+        if key.is_some_and(|key| key.ends_with("regex"))
+            && let Err(bad) = reader.report.pattern(text, Letters::Any)
+        {
+            reader.bad(key, arg.span, bad.text.into());
+        }
+    }
     let values = reader.each(keys, |key, text| {
         let key = key.unwrap_or(keys[0]);
-        if key.ends_with("regex") {
-            pattern(text).map_err(|bad| bad.text)?;
-        }
         Ok::<_, String>((key.to_owned(), text.to_owned()))
     });
     DnsTest::Internal(kind, values)

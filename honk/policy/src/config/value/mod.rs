@@ -6,11 +6,12 @@
 
 mod net;
 mod number;
+mod pattern;
 
 pub(crate) use net::host_port;
 pub use net::{address, host_or_address, interface, preset, url};
 pub use number::{Unit, bandwidth, duration, integer, span_of_integers, unsigned};
-use regex::{Regex, RegexBuilder};
+pub(crate) use pattern::{BUDGET, Letters, pattern};
 
 /// Why a text is not a value of the wanted type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,22 +112,6 @@ pub fn mark(text: &str) -> Read<u32> {
 
 /// Mark bits that belong to the datapath.
 pub const RESERVED_MARK: u32 = 0xC800_0000;
-
-/// A regular expression within the size limit.
-pub fn pattern(text: &str) -> Read<Regex> {
-    RegexBuilder::new(text)
-        .size_limit(10 << 20)
-        .build()
-        .map_err(|error| {
-            let why = error.to_string();
-            let why = why
-                .lines()
-                .last()
-                .unwrap_or_default()
-                .trim_start_matches("error: ");
-            BadValue::shape("E409", format!("bad regular expression: {why}"))
-        })
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use super::{
     invariants::{GROUPS, defs, pool, reachable},
     *,
 };
-use crate::group::{ChooseError, Member, Scope, Source, member as membership};
+use crate::group::{ChooseError, Member, Scope, Source, admit::admitted, member as membership};
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -424,9 +424,12 @@ proptest! {
         negated in any::<bool>(),
     ) {
         let nodes: Vec<Arc<Node>> = pool().into_iter().map(Arc::new).collect();
-        let of = |lines: Vec<FilterLine>| -> BTreeSet<NodeId> {
-            membership::nodes(&group("g", lines), &nodes).iter().map(|n| n.id).collect()
+        let members = |def: GroupDef| -> BTreeSet<NodeId> {
+            let admitted = admitted(std::slice::from_ref(&def), &nodes);
+            let members = membership::nodes(&def, admitted[0].as_deref(), &nodes);
+            members.iter().map(|n| n.id).collect()
         };
+        let of = |lines: Vec<FilterLine>| members(group("g", lines));
         let line = names(&first);
         let base = of(vec![line.clone()]);
         prop_assert!(base.is_subset(&of(vec![line, names(&more)])));
@@ -439,7 +442,7 @@ proptest! {
         let builtin = |ids: &BTreeSet<NodeId>| ids.iter().any(|id| number(*id) == 0);
         prop_assert_eq!(builtin(&base), spelled);
         prop_assert!(!builtin(&of(vec![FilterLine::Nodes(vec![extra])])));
-        prop_assert!(!builtin(&membership::nodes(&all("g"), &nodes).iter().map(|n| n.id).collect()));
+        prop_assert!(!builtin(&members(all("g"))));
     }
 
     // GI-19

@@ -1,6 +1,7 @@
-//! `cargo xtask bench geo`: geodata files and name matching, against plain maps and a trie.
+//! `cargo xtask bench geo` and `bench config`: geodata files and name matching, against plain maps
+//! and a trie; large configurations and hostile ones.
 //!
-//! Needs neither root nor the lab; the program that measures is an example of `honk-policy`.
+//! They need neither root nor the lab; what measures are examples of `honk-policy`.
 
 use std::io::Write as _;
 use std::process::{ExitCode, Stdio};
@@ -17,24 +18,38 @@ pub(crate) enum Lines {
     AfterOthers,
 }
 
-/// Measures; fails when a target is missed.
-pub(crate) fn run(json: Option<&str>, lines: Lines) -> Result<ExitCode> {
-    peers::run(&peers::Args {})?;
-    let mut command = sh::cargo(&["run", "--quiet", "--release", "--locked"]);
-    command.args(["--package", "honk-policy", "--example", "geo_scale", "--"]);
-    command.arg(peers::folder());
-    eprintln!("$ {}", sh::show(&command));
-    let output = command.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        bail!("geo_scale failed: {}", output.status);
+/// The cases.
+pub(crate) const CASES: [&str; 2] = ["geo", "config"];
+
+/// Measures the named cases; fails when a target is missed.
+pub(crate) fn run(cases: &[&str], json: Option<&str>, lines: Lines) -> Result<ExitCode> {
+    let mut text = String::new();
+    for case in cases {
+        text.push_str(&measured(case)?);
     }
-    let text = String::from_utf8(output.stdout).context("geo_scale prints text")?;
     write(json, lines, &text)?;
     Ok(if table(&text)? {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The result lines of a case.
+fn measured(case: &str) -> Result<String> {
+    let example = format!("{case}_scale");
+    let mut command = sh::cargo(&["run", "--quiet", "--release", "--locked"]);
+    command.args(["--package", "honk-policy", "--example", &example, "--"]);
+    if case == "geo" {
+        peers::run(&peers::Args {})?;
+        command.arg(peers::folder());
+    }
+    eprintln!("$ {}", sh::show(&command));
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("{example} failed: {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{example} prints text"))
 }
 
 fn write(json: Option<&str>, lines: Lines, text: &str) -> Result<()> {
@@ -58,18 +73,18 @@ fn write(json: Option<&str>, lines: Lines, text: &str) -> Result<()> {
 /// Prints the lines for people; whether all targets are met.
 fn table(text: &str) -> Result<bool> {
     eprintln!(
-        "{:<18} {:<7} {:>10} {:>10} {:>7}  {:<9} RESULT",
+        "{:<20} {:<7} {:>10} {:>10} {:>7}  {:<9} RESULT",
         "CASE", "PEER", "HONK", "PEER", "RATIO", "UNIT"
     );
     let mut all = true;
     for line in text.lines() {
-        let line: Value = serde_json::from_str(line).context("a line of geo_scale")?;
+        let line: Value = serde_json::from_str(line).context("a result line")?;
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str| line[key].as_f64().unwrap_or_default();
         let met = line["met"].as_bool().unwrap_or(false);
         all &= met;
         eprintln!(
-            "{:<18} {:<7} {:>10.2} {:>10.2} {:>7.2}  {:<9} {}",
+            "{:<20} {:<7} {:>10.2} {:>10.2} {:>7.2}  {:<9} {}",
             text("case"),
             text("peer"),
             number("value"),
