@@ -98,6 +98,10 @@ impl GroupTable {
             }
             marks.get_or_insert_with(|| self.marks.to_vec())[at] = new;
             work.leaves[at] = true;
+            if new[TCP][V4].enabled != self.marks[at][TCP][V4].enabled {
+                // Rare, and a last resort far above may depend on it.
+                work.dirty.fill(true);
+            }
             for group in self.shape.listed(leaf) {
                 let matters = work.dirty[group] || self.matters(group, leaf, &new);
                 work.dirty[group] = matters;

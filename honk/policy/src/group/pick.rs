@@ -26,8 +26,6 @@ pub struct Selected<'t> {
     pub source: Source,
     /// Name of the outermost group's `final`, when it serves.
     pub final_used: Option<&'t Arc<str>>,
-    /// Health checks of a group on the way slept and should run now. Only of real traffic.
-    pub woke: bool,
 }
 
 /// What decided a selection.
@@ -269,13 +267,11 @@ impl Way {
         }
     }
 
-    /// Marks all groups as used; whether one of them slept.
-    pub(super) fn touch(&self) -> bool {
-        let mut woke = false;
+    /// Marks all groups as used.
+    pub(super) fn touch(&self) {
         for activity in &self.activities {
-            woke |= activity.touch();
+            activity.touch();
         }
-        woke
     }
 }
 

@@ -95,7 +95,7 @@ impl Group {
         assembly::is_automatic(self.def.policy)
     }
 
-    /// Use by real traffic: whoever probes the group's members asks here and may let it sleep.
+    /// Use by real traffic: whoever probes the members of a urltest group asks here.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
@@ -286,6 +286,9 @@ impl GroupTable {
         let pick = self.live[index].tops[network][target].as_ref();
         let pick = pick.map_err(|refuse| *refuse)?;
         let (leaf, way) = pick.lead.follow(apply);
+        if apply {
+            way.touch();
+        }
         let leaf = &self.shape.leaves[leaf as usize];
         let served_by_final = pick.source == Source::Final;
         Ok(Selected {
@@ -301,7 +304,6 @@ impl GroupTable {
                 Some(name) if served_by_final => Some(name),
                 _ => None,
             },
-            woke: apply && way.touch(),
         })
     }
 
@@ -479,6 +481,5 @@ fn built_in(node: &'static Arc<Node>) -> Selected<'static> {
         member: None,
         source: Source::First,
         final_used: None,
-        woke: false,
     }
 }

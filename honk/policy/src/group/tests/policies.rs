@@ -245,18 +245,18 @@ fn an_automatic_move_raises_the_revision_and_tells_when_it_was() {
     );
 }
 
-// G-136
+// G-136, G-197
 #[test]
-fn real_traffic_wakes_a_sleeping_urltest_group_also_through_a_parent() {
+fn real_traffic_marks_a_urltest_group_as_used_also_through_a_parent_and_looking_does_not() {
     let groups = [nest("outer", &["g"]), all("g").policy(Policy::UrlTest)];
     let table = table(&three(), &groups);
     let activity = at(&table, "g").activity();
-    assert!(activity.sleep());
     tcp(&table, "outer").unwrap();
-    assert!(activity.sleep(), "looking does not wake");
+    table.views();
+    table.warm_tcp();
+    assert!(!activity.take(), "looking is no use");
     let slot = at(&table, "outer").slot;
-    let woke = || table.apply(slot, Network::Tcp, Family::V6).unwrap().woke;
-    assert!(woke() && !woke());
-    assert!(activity.take());
+    table.apply(slot, Network::Tcp, Family::V6).unwrap();
+    assert!(activity.take() && !activity.take());
     assert!(!table.kernel_serves(at(&table, "g").id));
 }

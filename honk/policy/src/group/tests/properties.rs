@@ -3,7 +3,7 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
-    invariants::{GROUPS, defs, pool, reachable},
+    invariants::{GROUPS, cases, defs, pool, reachable},
     *,
 };
 use crate::group::{ChooseError, Member, Scope, Source, admit::admitted, member as membership};
@@ -204,7 +204,7 @@ fn leads_to(table: &GroupTable, group: &Group, node: NodeId, depth: usize) -> bo
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     // G-079: what is worked out step by step is what working out everything gives.
     #[test]
