@@ -71,8 +71,8 @@ pub(super) fn health(engine: &Engine, page: &mut Page) {
             let Some(state) = on_path(view, node.id, family, domains) else {
                 continue;
             };
-            // Nodes of a subscription carry its tag once subscriptions are served.
-            let labels = [id.as_str(), &node.name, "", path];
+            let tag = node.origin.as_ref().map_or("", |o| &o.tag);
+            let labels = [id.as_str(), &node.name, tag, path];
             page.count(&names::NODE_UP, &labels, u64::from(state.alive));
             if let Some(ms) = state.latency_ms {
                 page.add(&names::NODE_DELAY, &[&id, &node.name, path], ms / 1e3);

@@ -12,6 +12,7 @@ pub(crate) mod error;
 mod etag;
 mod groups;
 mod layer;
+mod measure;
 mod metrics;
 mod metrics_health;
 mod nodes;
@@ -71,6 +72,11 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
                 .put(groups::select)
                 .delete(groups::unselect),
         )
+        .route("/groups/{id}/test", post(measure::test_group))
+        .route("/groups/{id}/measurements", get(measure::measurements))
+        .route("/nodes/{id}/delay-test", post(measure::ping))
+        .route("/tests", get(measure::list).post(measure::begin))
+        .route("/tests/{id}", get(measure::one).delete(measure::cancel))
         .route("/nodes", get(nodes::list))
         .route("/nodes/{id}", get(nodes::one))
         .route(

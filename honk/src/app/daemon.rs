@@ -26,7 +26,9 @@ use super::{
     diag::Findings,
     engine::{Engine, Parts},
     kernel::{Kernel, KernelError},
-    notify, rules,
+    notify,
+    pings::Pings,
+    rules,
     run::Plan,
     sampler,
     signals::Signals,
@@ -147,6 +149,10 @@ impl Daemon {
         tasks.spawn(sampler::run(Arc::clone(&engine), stop.clone()));
         let (prober, orders) = Prober::new();
         engine.watch(prober);
+        engine.measure_with(Pings {
+            dialer: Arc::clone(&dialer),
+            runs: Arc::default(),
+        });
         let seed = Uuid::new_v4().as_u64_pair().0;
         let watched = (Arc::clone(&engine), Arc::clone(&dialer));
         tasks.spawn(probe::run(orders, watched.0, watched.1, seed, stop.clone()));
@@ -173,6 +179,9 @@ impl Daemon {
             End::Now => Duration::ZERO,
         };
         drained(&self.engine, &self.inbound, signals, wait).await;
+        if let Some(pings) = self.engine.pings() {
+            pings.runs.stop().await;
+        }
         self.dialer.stop().await;
         self.engine.finish_jobs().await;
         self.stop_tasks.send_replace(true);

@@ -24,6 +24,7 @@ use super::{
     choices,
     kernel::{Kernel, KernelCounters, KernelError},
     notify::Heartbeats,
+    pings::Pings,
     registry::Registry,
     reload::ReloadLog,
     snapshot::Snapshot,
@@ -164,6 +165,7 @@ pub(crate) struct Engine {
     jobs: Mutex<JoinSet<()>>,
     carriers: OnceLock<Arc<dyn Carriers>>,
     prober: OnceLock<Prober>,
+    pings: OnceLock<Pings>,
     counters: Mutex<Option<(Instant, Arc<KernelCounters>)>>,
     rate: Mutex<RateMeter>,
     up_bps: AtomicU64,
@@ -217,6 +219,7 @@ impl Engine {
             jobs: Mutex::default(),
             carriers: OnceLock::new(),
             prober: OnceLock::new(),
+            pings: OnceLock::new(),
             counters: Mutex::default(),
             rate: Mutex::default(),
             up_bps: AtomicU64::new(0),
@@ -276,6 +279,17 @@ impl Engine {
         let _ = self.prober.set(prober);
     }
 
+    /// Connects what people measure with; once.
+    pub(crate) fn measure_with(&self, pings: Pings) {
+        // As above.
+        let _ = self.pings.set(pings);
+    }
+
+    /// What people measure with, once there is a dialer.
+    pub(crate) fn pings(&self) -> Option<&Pings> {
+        self.pings.get()
+    }
+
     /// The task that watches nodes, once it runs.
     pub(crate) fn prober(&self) -> Option<&Prober> {
         self.prober.get()
@@ -291,6 +305,9 @@ impl Engine {
     /// Until [`open`](Self::open): new flows pass untouched, carried ones go on.
     pub(crate) fn suspend(&self) -> Result<(), KernelError> {
         self.set_gate(GATE_DRAINING)?;
+        if let Some(pings) = self.pings() {
+            pings.runs.keep(|_| false);
+        }
         self.phase.store(Phase::Suspended as u8, Ordering::Relaxed);
         tracing::info!(target: "honk::reload", "suspended: new flows go direct");
         Ok(())

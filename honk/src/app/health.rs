@@ -213,7 +213,7 @@ fn check_url(config: &Config) -> Arc<CheckUrl> {
 }
 
 /// What is asked where the configuration names nothing that can be.
-fn default_url() -> CheckUrl {
+pub(super) fn default_url() -> CheckUrl {
     CheckUrl::parse("preset(google)").expect("a preset is a URL")
 }
 
@@ -237,7 +237,7 @@ fn text(config: &Config, key: &str, default: &str) -> String {
     }
 }
 
-fn number(config: &Config, key: &str, default: usize) -> usize {
+pub(super) fn number(config: &Config, key: &str, default: usize) -> usize {
     match config.settings.global(key) {
         Some(Typed::Int(n)) => usize::try_from(n).unwrap_or(default),
         _ => default,

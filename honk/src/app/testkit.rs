@@ -206,6 +206,19 @@ routing { dip(10.0.0.0/8) -> direct
 ";
 
 impl World {
+    /// Lets people measure, without probing by itself. Must be called inside a tokio runtime.
+    pub(crate) fn measure(&self) {
+        let dialer = crate::outbound::Dialer::new(crate::outbound::Settings {
+            own_mark: 0,
+            bootstrap: Vec::new(),
+            max_concurrent_dials: 4,
+            connect_timeout: std::time::Duration::from_secs(3),
+        });
+        let runs = Arc::default();
+        self.engine
+            .measure_with(super::pings::Pings { dialer, runs });
+    }
+
     pub(crate) fn new(config: &str) -> Self {
         Self::with_capacity(config, 100)
     }

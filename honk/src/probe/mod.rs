@@ -6,6 +6,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod measure;
+pub(crate) mod runs;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -157,7 +158,6 @@ impl Prober {
         self.order(Command::Network);
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "asked for by the API"))]
     /// Tests all members of a group; the selections follow the outcome. Returns at once.
     pub(crate) async fn test_group(&self, group: GroupId) -> TestStart {
         let (tell, told) = oneshot::channel();

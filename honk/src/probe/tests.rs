@@ -11,7 +11,10 @@ use std::{
 
 use honk_policy::{
     config::{CheckDns, CheckUrl},
-    health::{GroupFacts, NodeFacts, Selection, Setup, TestStart, Touched, View},
+    health::{
+        GroupFacts, NodeFacts, Selection, Setup, TestStart, Touched, View,
+        measure::{Map, RunId},
+    },
     id::{Domain, Family, GroupId, MemberId, NodeId, Uuid},
     node::{Host, Node, Protocol, Server},
 };
@@ -26,6 +29,7 @@ use tokio::{
 use super::{
     Groups, Plan, Prober,
     measure::{self, Fault, Request, Stage},
+    runs::{Busy, MAX_RUNS, Member, Order, Runs, State},
 };
 use crate::outbound::{Dialer, Settings};
 
@@ -463,4 +467,105 @@ async fn until_started(running: &Running) {
         }
     };
     timeout(PATIENCE, wait).await.expect("it never started");
+}
+
+/// A run over some upstreams.
+fn order(upstreams: &[&Upstream], concurrency: usize) -> Order {
+    let member = |u: &&Upstream| Member {
+        id: MemberId::Node(u.id()),
+        leaf: Some(Arc::clone(&u.node)),
+    };
+    Order {
+        map: Map::Group(GROUP),
+        members: upstreams.iter().map(member).collect(),
+        request: request("http://check.test/", Duration::from_secs(30)),
+        concurrency,
+    }
+}
+
+#[tokio::test]
+async fn a_run_measures_all_in_order_and_tells_failures_and_its_end() {
+    let (a, b) = (Upstream::start("a").await, Upstream::start("b").await);
+    b.does(Does::Refuse);
+    let runs = Arc::new(Runs::default());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let follow = move |failed: Option<&Arc<Node>>| {
+        let name = failed.map_or("end", |n| n.name.as_str()).to_owned();
+        tell.lock().unwrap().push(name);
+    };
+    let mut asked = order(&[&a, &b], 1);
+    // What is not dialed is no part of the run.
+    asked.members.push(Member {
+        id: MemberId::Group(GROUP),
+        leaf: None,
+    });
+    let id = runs.begin(asked, dialer(), follow).unwrap();
+    until(|| runs.run(id).unwrap().state == State::Done).await;
+    until(|| told.lock().unwrap().len() == 2).await;
+    assert_eq!(*told.lock().unwrap(), ["b", "end"]);
+    let run = runs.run(id).unwrap();
+    let order: Vec<_> = run.results.iter().map(|(m, r)| (*m, r.is_ok())).collect();
+    let (first, second) = (MemberId::Node(a.id()), MemberId::Node(b.id()));
+    assert_eq!(
+        (run.total, order),
+        (2, vec![(first, true), (second, false)])
+    );
+    let shown = |m| {
+        runs.maps(|maps| {
+            maps.shown(Map::Group(GROUP), m)
+                .map(|s| s.sample.result.is_ok())
+        })
+    };
+    assert_eq!((shown(first), shown(second)), (Some(true), Some(false)));
+    assert_eq!(shown(MemberId::Group(GROUP)), None);
+}
+
+#[tokio::test]
+async fn calling_a_run_off_closes_its_sockets_and_starts_nobody_else() {
+    let mut upstreams = Vec::new();
+    for _ in 0..3 {
+        let upstream = Upstream::start("s").await;
+        upstream.does(Does::Silence);
+        upstreams.push(upstream);
+    }
+    let all: Vec<&Upstream> = upstreams.iter().collect();
+    let runs = Arc::new(Runs::default());
+    let id = runs.begin(order(&all, 2), dialer(), |_| {}).unwrap();
+    let open = |n: usize| upstreams[n].open.load(SeqCst);
+    until(|| open(0) == 1 && open(1) == 1).await;
+    let again = runs.begin(order(&all, 2), dialer(), |_| {});
+    assert_eq!(again, Err(Busy::Same(id)));
+    let run = runs.cancel(id).await.unwrap();
+    assert_eq!((run.state, run.results.len()), (State::Cancelled, 0));
+    let pending = |u: &Upstream| {
+        let member = MemberId::Node(u.id());
+        runs.maps(|maps| maps.is_pending(Map::Group(GROUP), member))
+    };
+    assert!(!upstreams.iter().any(pending));
+    until(|| open(0) == 0 && open(1) == 0).await;
+    assert_eq!(upstreams[2].accepted.load(SeqCst), 0);
+    let again = runs.begin(order(&all, 2), dialer(), |_| {}).unwrap();
+    assert!(runs.cancel(again).await.is_some());
+    assert!(runs.cancel(RunId(77)).await.is_none());
+}
+
+#[tokio::test]
+async fn there_is_a_cap_on_runs_and_a_stop_ends_them() {
+    let upstream = Upstream::start("s").await;
+    upstream.does(Does::Silence);
+    let runs = Arc::new(Runs::default());
+    let of_group = |n: u128| Order {
+        map: Map::Group(GroupId(Uuid::from_u128(n))),
+        ..order(&[&upstream], 1)
+    };
+    for n in 0..MAX_RUNS as u128 {
+        runs.begin(of_group(n), dialer(), |_| {}).unwrap();
+    }
+    let more = runs.begin(of_group(99), dialer(), |_| {});
+    assert!(matches!(more, Err(Busy::Full(_))));
+    until(|| upstream.open.load(SeqCst) == MAX_RUNS).await;
+    runs.stop().await;
+    until(|| upstream.open.load(SeqCst) == 0).await;
+    assert!(runs.list().iter().all(|r| r.state == State::Cancelled));
 }

@@ -515,7 +515,7 @@ fn what_is_not_served_is_said() {
         ("global { dial_mode: domain }", &["dial_mode"]),
         ("global { sniffing_timeout: 30ms }", &["sniffing_timeout"]),
         ("global { wan_interface: auto mptcp: yes }", &["mptcp"]),
-        ("global { ping_timeout: 3s }", &["ping_timeout"]),
+        ("global { auto_ping_delay: 3s }", &["auto_ping_delay"]),
         (
             "global { bootstrap_resolver: tcp://192.0.2.1 }",
             &["bootstrap_resolver"],

@@ -260,6 +260,7 @@ impl Engine {
         if let Some(prober) = self.prober() {
             prober.configure();
         }
+        self.keep_pings(next);
         let flows = self.registry.list();
         if abort {
             let old = |f: &&Arc<FlowEntry>| f.generation < next.generation;

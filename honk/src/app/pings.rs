@@ -1,0 +1,249 @@
+//! Measurements that people ask for, in terms of groups: what is measured with which URL, and
+//! what follows from a failure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use honk_policy::{
+    config::{CheckUrl, Typed},
+    group::{Group, Member as Declared, builtin},
+    health::{
+        TestStart,
+        measure::{Map, RunId},
+    },
+    id::{Family, GroupId, MemberId, Network, NodeId},
+    node::{Node, Protocol},
+};
+
+use super::{engine::Engine, snapshot::Snapshot};
+pub(crate) use crate::probe::{
+    measure::{Failure, Request},
+    runs::{Busy, Member, Order, Run, Runs},
+};
+use crate::{outbound::Dialer, probe::Groups as _};
+
+/// The means to measure: the dialer, and what was found.
+#[derive(Debug)]
+pub(crate) struct Pings {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) runs: Arc<Runs>,
+}
+
+/// What a request may set by itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) url: Option<CheckUrl>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) concurrency: Option<usize>,
+}
+
+/// Why nothing was measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PingError {
+    /// Nobody can be asked yet, or any more.
+    #[error("the daemon is not running")]
+    NotRunning,
+    #[error("no such group")]
+    NoGroup,
+    #[error("no such node")]
+    NoNode,
+    /// `block` has no way out, and a node that is switched off is not dialed.
+    #[error("the node is not dialed: it is `block`, or switched off")]
+    NoExit,
+    #[error("{0}")]
+    Busy(Busy),
+}
+
+impl Engine {
+    /// Measures the members of a group. Order, URL and members are those of this moment.
+    pub(crate) fn ping_group(
+        self: &Arc<Self>,
+        group: GroupId,
+        wish: Wish,
+    ) -> Result<RunId, PingError> {
+        let pings = self.pings().ok_or(PingError::NotRunning)?;
+        let snapshot = self.snapshot();
+        let declared = snapshot.groups.group(group).ok_or(PingError::NoGroup)?;
+        let members = declared.members.iter().map(|m| self.member(&snapshot, m));
+        let order = Order {
+            map: Map::Group(group),
+            members: members.collect(),
+            request: request(&snapshot, Some(declared), &wish),
+            concurrency: wish.concurrency.unwrap_or_else(|| concurrency(&snapshot)),
+        };
+        let engine = Arc::downgrade(self);
+        let follow = move |failed: Option<&Arc<Node>>| {
+            let Some(engine) = engine.upgrade() else {
+                return;
+            };
+            match failed {
+                Some(node) => engine.ping_failed(node.id),
+                None => engine.run_ended(group),
+            }
+        };
+        let dialer = Arc::clone(&pings.dialer);
+        let begun = pings.runs.begin(order, dialer, follow);
+        begun.map_err(PingError::Busy)
+    }
+
+    /// Measures one node, as a member of a group or by itself.
+    pub(crate) async fn ping_node(
+        self: &Arc<Self>,
+        node: NodeId,
+        group: Option<GroupId>,
+        wish: Wish,
+    ) -> Result<(Request, Result<Duration, Failure>), PingError> {
+        let pings = self.pings().ok_or(PingError::NotRunning)?;
+        let snapshot = self.snapshot();
+        let leaf = match self.node(node) {
+            Some(leaf) => leaf,
+            None if node == builtin::direct().id => Arc::clone(builtin::direct()),
+            None if node == builtin::block().id => return Err(PingError::NoExit),
+            None => return Err(PingError::NoNode),
+        };
+        let declared = match group {
+            Some(id) => Some(snapshot.groups.group(id).ok_or(PingError::NoGroup)?),
+            None => None,
+        };
+        if self.is_off(&leaf) {
+            return Err(PingError::NoExit);
+        }
+        let request = request(&snapshot, declared, &wish);
+        let map = group.map_or(Map::Scratch, Map::Group);
+        let member = MemberId::Node(node);
+        let runs = &pings.runs;
+        let result = runs.ping(&pings.dialer, map, member, &leaf, &request).await;
+        if result.is_err() {
+            self.ping_failed(node);
+        }
+        Ok((request, result))
+    }
+
+    /// Tests a group that chooses by itself; `None` for one that does not.
+    pub(crate) async fn test_group(&self, group: GroupId) -> Result<Option<TestStart>, PingError> {
+        let prober = self.prober().ok_or(PingError::NotRunning)?;
+        let snapshot = self.snapshot();
+        let declared = snapshot.groups.group(group).ok_or(PingError::NoGroup)?;
+        if !declared.is_automatic() {
+            return Ok(None);
+        }
+        Ok(Some(prober.test_group(group).await))
+    }
+
+    /// After an activation: runs and samples of what is gone go with it.
+    pub(super) fn keep_pings(&self, snapshot: &Snapshot) {
+        let Some(pings) = self.pings() else {
+            return;
+        };
+        let groups = snapshot.groups.groups();
+        let groups: BTreeMap<GroupId, BTreeSet<MemberId>> = groups
+            .map(|g| (g.id, g.members.iter().map(Declared::id).collect()))
+            .collect();
+        pings.runs.keep(|map| match map {
+            Map::Group(id) => groups.contains_key(&id),
+            Map::Scratch => true,
+        });
+        pings.runs.maps(|maps| maps.retain(&groups));
+    }
+
+    /// The leaf of a member, unless it is not to be dialed.
+    fn member(&self, snapshot: &Snapshot, member: &Declared) -> Member {
+        let leaf = match member {
+            Declared::Node(node) => Some(Arc::clone(node)),
+            Declared::Group { .. } => {
+                let MemberId::Group(id) = member.id() else {
+                    return Member {
+                        id: member.id(),
+                        leaf: None,
+                    };
+                };
+                let slot = snapshot.groups.group(id).map(|g| g.slot);
+                let selected = slot
+                    .and_then(|slot| snapshot.groups.select(slot, Network::Tcp, Family::V4).ok());
+                selected.map(|s| Arc::clone(s.leaf))
+            }
+        };
+        Member {
+            id: member.id(),
+            leaf: leaf.filter(|leaf| !self.is_off(leaf)),
+        }
+    }
+
+    fn is_off(&self, node: &Node) -> bool {
+        let report = self.prober().map(super::health::Prober::report);
+        let disabled = report.is_some_and(|r| r.view.is_disabled(node.id));
+        node.protocol == Protocol::Block || disabled
+    }
+
+    /// A failure of what an automatic group selects: it looks at all its members now.
+    fn ping_failed(self: &Arc<Self>, node: NodeId) {
+        let selections = self.selections();
+        let selects =
+            |s: &honk_policy::health::Selection| s.tcp == Some(node) || s.udp == Some(node);
+        let groups: Vec<GroupId> = selections
+            .iter()
+            .filter(|s| selects(s))
+            .map(|s| s.group)
+            .collect();
+        self.test_soon(groups);
+    }
+
+    /// A run ended by itself: the groups whose members it measured look at them, too, and so does
+    /// every urltest group.
+    fn run_ended(self: &Arc<Self>, group: GroupId) {
+        use honk_policy::config::Policy;
+        let snapshot = self.snapshot();
+        let Some(run) = snapshot.groups.group(group) else {
+            return;
+        };
+        let members: BTreeSet<MemberId> = run.members.iter().map(Declared::id).collect();
+        let shares = |g: &&Group| g.members.iter().any(|m| members.contains(&m.id()));
+        let groups = snapshot.groups.groups();
+        let groups = groups.filter(|g| g.def.policy == Policy::UrlTest || shares(g));
+        self.test_soon(groups.map(|g| g.id).collect());
+    }
+
+    fn test_soon(self: &Arc<Self>, groups: Vec<GroupId>) {
+        let engine = Arc::clone(self);
+        self.spawn(async move {
+            for group in groups {
+                // A group that is gone meanwhile needs no test.
+                let _ = engine.test_group(group).await;
+            }
+        });
+    }
+}
+
+/// URL and timeout each come from the request, else the group, else `global`.
+fn request(snapshot: &Snapshot, group: Option<&Group>, wish: &Wish) -> Request {
+    let settings = &snapshot.config.settings;
+    let own = group.map(|g| &g.def.probing);
+    let own_url = own.and_then(|p| p.ping_url.clone());
+    let global = match settings.global("ping_url") {
+        Some(Typed::Text(text)) if !text.is_empty() => text,
+        _ => "preset(google)".to_owned(),
+    };
+    let url = wish.url.clone().or_else(|| {
+        let written = own_url.unwrap_or(global);
+        CheckUrl::parse(&written).ok()
+    });
+    let global = match settings.global("ping_timeout") {
+        Some(Typed::Millis(ms)) if ms > 0 => Duration::from_millis(ms.unsigned_abs()),
+        _ => Duration::from_secs(5),
+    };
+    let own = own
+        .and_then(|p| p.ping_timeout_ms)
+        .map(Duration::from_millis);
+    Request {
+        url: Arc::new(url.unwrap_or_else(super::health::default_url)),
+        method: "HEAD".into(),
+        timeout: wish.timeout.or(own).unwrap_or(global),
+    }
+}
+
+fn concurrency(snapshot: &Snapshot) -> usize {
+    super::health::number(&snapshot.config, "ping_concurrency", 10)
+}
