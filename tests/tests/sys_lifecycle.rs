@@ -367,6 +367,73 @@ fn a_missing_capability_is_named() {
 }
 
 #[test]
+fn memory_comes_back_after_a_large_rule_set_went() {
+    play("memory_comes_back_after_a_large_rule_set_went", |scene| {
+        let honk = scene.honk()?;
+        let memory = |field: &str| -> Result<u64> {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", honk.pid()))?;
+            let line = status.lines().find_map(|l| l.strip_prefix(field));
+            let kib = line.and_then(|l| l.split_whitespace().next());
+            Ok(kib.context("no such field")?.parse()?)
+        };
+        let reload = |rules: &str| {
+            honk.home.write(&config_with(rules))?;
+            honk.home.must(&["reload", "--timeout", "300s"])
+        };
+        reload("dip(203.0.113.9) -> up2")?;
+        let before = memory("VmRSS:")?;
+        let mut rules = String::new();
+        for line in 0..20 {
+            let prefixes: Vec<String> = (0..3000_u32)
+                .map(|n| line * 3000 + n)
+                .map(|n| format!("{}.{}.{}.0/25", 20 + (n >> 16), n >> 8 & 255, n & 255))
+                .collect();
+            rules.push_str(&format!("dip({}) -> block\n", prefixes.join(", ")));
+        }
+        reload(&rules)?;
+        reload("dip(203.0.113.9) -> up2")?;
+        let (peak, after) = (memory("VmHWM:")?, memory("VmRSS:")?);
+        ensure!(
+            peak > before + (8 << 10),
+            "{before} KiB grew to {peak} only"
+        );
+        ensure!(
+            after < before + (peak - before) / 2,
+            "of {peak} KiB {after} stayed; it began with {before}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn sigquit_dumps_state_without_secrets_and_ends() {
+    play("sigquit_dumps_state_without_secrets_and_ends", |scene| {
+        let honk = scene.honk()?;
+        let home = honk.home.clone();
+        let _flow = scene.lab.hc1.run(|| client::connect(at(PROXIED, ECHO)))?;
+        honk.signal(rustix::process::Signal::QUIT)?;
+        // The stop that follows is a second signal to a daemon that stops already.
+        ensure!(honk.stop()?.success());
+        let log = std::fs::read_to_string(&home.log)?;
+        for part in [
+            "state dump: task",
+            "group=proxy",
+            "leaf=up1",
+            "interface=lan",
+            "udp_flows=",
+            "flows=1",
+        ] {
+            let found = log
+                .lines()
+                .any(|l| l.contains("state dump") && l.contains(part));
+            ensure!(found, "no `{part}` in the dump:\n{log}");
+        }
+        ensure!(!log.contains("secret"), "a password is in the log");
+        Ok(())
+    });
+}
+
+#[test]
 fn only_the_thread_that_unmounts_keeps_cap_sys_admin() {
     play(
         "only_the_thread_that_unmounts_keeps_cap_sys_admin",

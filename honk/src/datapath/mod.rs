@@ -24,6 +24,7 @@ mod lan;
 mod listeners;
 mod local;
 mod map;
+mod memory;
 mod object;
 mod owner;
 mod pair;
@@ -56,6 +57,7 @@ use honk_common::{flow::FlowVal, key::FlowKey, route::DomainVal, tables::RouteTa
 pub(crate) use cleanup::{CleanupReport, cleanup, is_blocking};
 pub(crate) use domains::Applied;
 pub(crate) use error::{Blame, Error};
+pub(crate) use memory::give_back_memory;
 pub(crate) use status::{Counters, Fill, InterfaceStatus};
 
 use crate::{

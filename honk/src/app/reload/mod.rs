@@ -36,6 +36,7 @@ use super::{
 use crate::{
     api::doc::ReloadState,
     cli::plural,
+    datapath::give_back_memory,
     flow::{CloseReason, FlowEntry},
 };
 
@@ -70,7 +71,12 @@ impl Engine {
         notify::reloading();
         let engine = Arc::clone(self);
         // Reading files, compiling and writing maps block.
-        let end = tokio::task::spawn_blocking(move || engine.transaction(abort))
+        let work = move || {
+            let end = engine.transaction(abort);
+            give_back_memory();
+            end
+        };
+        let end = tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|e| self.failed(format!("the reload stopped unexpectedly: {e}")));
         self.reloads.finish(trigger, &end, begun.elapsed());
