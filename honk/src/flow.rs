@@ -1,21 +1,24 @@
 //! What the rooms of a flow's life share: facts of a new flow, the answer to it, and the
 //! record that lists it while it lives.
 //!
-//! A leaf room: it imports nothing of ours but ids and nodes. `app` implements [`Admission`];
-//! `inbound` calls it and never sees groups or rules.
+//! A leaf room: it imports nothing of ours but ids, nodes and what sniffing finds. `app`
+//! implements [`Admission`]; `inbound` calls it and never sees groups or rules.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use honk_policy::{
     id::{Family, GroupId, MemberId, Network, NodeId},
     node::Node,
 };
+use honk_wire::sniff::{Hello, Kind};
 
 /// A client's address as the listener saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +43,8 @@ pub(crate) struct Route {
     pub(crate) leaf: Arc<Node>,
     /// Mark of the rule, ORed into the own mark of the dialed socket.
     pub(crate) mark: u32,
+    /// What a proxy is asked for instead of the address.
+    pub(crate) name: Option<Arc<str>>,
     /// Keeps the flow listed until it is dropped; its entry tells outbound, path and rule.
     pub(crate) guard: FlowGuard,
 }
@@ -69,9 +74,70 @@ pub(crate) enum Refusal {
 
 /// Answers new flows. Called on the accept path: never blocks.
 pub(crate) trait Admission: Send + Sync + 'static {
-    /// Decides a flow, claims its kernel entry and lists it. On refusal nothing stays behind.
-    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal>;
+    /// Decides a flow, claims its kernel entry and lists it, unless its first bytes have a say.
+    /// On refusal nothing stays behind.
+    fn ask(&self, flow: &NewFlow) -> Result<Answer, Refusal>;
+
+    /// Admits a flow that is not to be sniffed.
+    #[cfg(test)]
+    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+        match self.ask(flow)? {
+            Answer::Go(route) => Ok(route),
+            Answer::Sniff(flow) => panic!("to be sniffed: {flow:?}"),
+        }
+    }
 }
+
+/// The answer to a new flow.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Go(Route),
+    /// Look at the first bytes, tell what they say, then let it decide.
+    Sniff(Box<dyn Undecided>),
+}
+
+/// A flow whose name is being looked for. Dropping it gives the flow up.
+pub(crate) trait Undecided: Send + std::fmt::Debug {
+    /// How long the first bytes are worth waiting for.
+    fn patience(&self) -> Duration;
+    /// Tells what was found, once. Where a time is returned, the name is being checked: decide
+    /// when `wake` is called or the time is over.
+    fn found(&mut self, finding: Finding, wake: Wake) -> Option<Duration>;
+    /// Decides the flow as [`Admission::ask`] does, with what is known by now.
+    fn decide(self: Box<Self>) -> Result<Route, Refusal>;
+}
+
+/// Called at most once, from any thread; must not block.
+pub(crate) type Wake = Box<dyn FnOnce() + Send>;
+
+/// What the first bytes of a flow came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The protocol was understood.
+    Hello(Kind, Hello),
+    /// No protocol that names its server.
+    Foreign,
+    /// Too few bytes came in time; the protocol, if it was clear.
+    Timeout(Option<Kind>),
+}
+
+/// What is known about names beside the flow itself. Never blocks.
+pub(crate) trait Names: Send + Sync + std::fmt::Debug + 'static {
+    /// The name a client most likely means by an address, as far as answers tell.
+    fn meant(&self, client: IpAddr, address: IpAddr) -> Option<Arc<str>>;
+    /// Whether an answer with this name and address is still good.
+    fn leased(&self, name: &str, address: IpAddr) -> bool;
+    /// Whether a positive answer for the name is in the cache.
+    fn cached(&self, name: &str) -> bool;
+    /// Whether the name is that of a server that decrypts Encrypted Client Hello for others.
+    fn fronts(&self, name: &str) -> bool;
+    /// Looks the name up as for this client: whether it has an address, or `None` on failure.
+    /// Nothing where lookups cannot be made.
+    fn exists(&self, name: Arc<str>, client: ClientAddr) -> Option<Existence>;
+}
+
+/// A lookup under way.
+pub(crate) type Existence = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
 
 /// Told when a listed flow ends: takes it off the list, counts it, frees its kernel entry.
 pub(crate) trait FlowSink: Send + Sync + 'static {
@@ -98,7 +164,7 @@ pub(crate) trait ReplySockets: Send + Sync + 'static {
         &self,
         v6: bool,
         port: u16,
-        addr: Option<std::net::IpAddr>,
+        addr: Option<IpAddr>,
     ) -> std::io::Result<std::net::UdpSocket>;
 }
 
@@ -173,6 +239,36 @@ impl std::fmt::Debug for FlowGuard {
 /// Values of [`FlowEntry::carrier`]: how the bytes move.
 pub(crate) const CARRIERS: [&str; 4] = ["opening", "direct", "splice", "udp"];
 
+/// Where the name of a flow comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostSource {
+    Sni,
+    Http,
+    Quic,
+    Dns,
+}
+
+impl HostSource {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sni => "sni",
+            Self::Http => "http",
+            Self::Quic => "quic",
+            Self::Dns => "dns",
+        }
+    }
+}
+
+impl From<Kind> for HostSource {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Tls => Self::Sni,
+            Kind::Http => Self::Http,
+            Kind::Quic => Self::Quic,
+        }
+    }
+}
+
 /// One listed flow.
 #[derive(Debug)]
 pub(crate) struct FlowEntry {
@@ -187,6 +283,8 @@ pub(crate) struct FlowEntry {
     pub(crate) leaf_name: Arc<str>,
     pub(crate) rule: u16,
     pub(crate) must: bool,
+    /// The name it was routed or dialed by, and where that comes from.
+    pub(crate) host: Option<(Arc<str>, HostSource)>,
     pub(crate) generation: u64,
     /// Unix time, milliseconds.
     pub(crate) started_ms: u64,
@@ -210,8 +308,8 @@ impl NewFlow {
     /// Address family of the target.
     pub(crate) fn family(&self) -> Family {
         match self.target.0.ip().to_canonical() {
-            std::net::IpAddr::V4(_) => Family::V4,
-            std::net::IpAddr::V6(_) => Family::V6,
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
         }
     }
 }

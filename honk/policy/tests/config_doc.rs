@@ -20,8 +20,6 @@ fn row(out: &mut String, key: &Key) {
     let built = match key.built {
         Built::Yes => "yes".to_owned(),
         Built::No | Built::Section => "no".to_owned(),
-        Built::Only([]) => "no".to_owned(),
-        Built::Only(values) => format!("only `{}`", values.join("`, `")),
         Built::NoOp => "no effect".to_owned(),
         Built::Deprecated => "deprecated".to_owned(),
     };

@@ -37,6 +37,7 @@ pub(super) struct Listed {
     network: Option<String>,
     src: Option<String>,
     dst: Option<String>,
+    host: Option<String>,
     group: Option<String>,
     node: Option<String>,
     rule: Option<String>,
@@ -56,6 +57,7 @@ pub(super) struct Filter {
     network: Option<String>,
     src: Option<String>,
     dst: Option<String>,
+    host: Option<String>,
     group: Option<String>,
     node: Option<String>,
     rule: Option<String>,
@@ -78,6 +80,7 @@ pub(super) async fn list(
         network: listed.network,
         src: listed.src,
         dst: listed.dst,
+        host: listed.host,
         group: listed.group,
         node: listed.node,
         rule: listed.rule,
@@ -172,6 +175,12 @@ fn document(snapshot: &Snapshot, boot: u64, flow: &FlowEntry) -> Conn {
         .to_owned(),
         src: endpoint(flow.flow.client.0),
         dst: endpoint(flow.flow.target.0),
+        host: flow.host.as_ref().map(|(name, _)| name.to_string()),
+        host_source: flow
+            .host
+            .as_ref()
+            .map_or("none", |(_, s)| s.name())
+            .to_owned(),
         rule: Rule {
             index: flow.rule,
             text: line.map_or_else(String::new, |l| l.text.clone()),
@@ -216,6 +225,7 @@ struct Wanted {
     network: Option<String>,
     src: Option<(IpAddr, u8)>,
     dst: Option<(IpAddr, u8)>,
+    host: Option<String>,
     group: Option<String>,
     node: Option<String>,
     rule: Option<u64>,
@@ -233,6 +243,7 @@ impl Wanted {
             network,
             src: prefix("src", filter.src.as_deref())?,
             dst: prefix("dst", filter.dst.as_deref())?,
+            host: filter.host.as_deref().map(str::to_ascii_lowercase),
             group: filter.group.clone(),
             node: filter.node.clone(),
             rule: number("rule", filter.rule.as_deref())?,
@@ -248,6 +259,7 @@ impl Wanted {
                 network: None,
                 src: None,
                 dst: None,
+                host: None,
                 group: None,
                 node: None,
                 rule: None,
@@ -265,10 +277,12 @@ impl Wanted {
         let age = || clock::now_ms().saturating_sub(flow.started_ms) / 1000;
         let network = |n: &String| n == flow.flow.network.name();
         let group = |g: &String| *g == *flow.outbound || flow.path.iter().any(|p| **p == **g);
+        let host = |h: &String| flow.host.as_ref().is_some_and(|(name, _)| **name == **h);
         let node = |n: &String| *n == *flow.leaf_name || *n == flow.leaf.0.to_string();
         self.network.as_ref().is_none_or(network)
             && self.src.is_none_or(|p| within(p, flow.flow.client.0.ip()))
             && self.dst.is_none_or(|p| within(p, flow.flow.target.0.ip()))
+            && self.host.as_ref().is_none_or(host)
             && self.group.as_ref().is_none_or(group)
             && self.node.as_ref().is_none_or(node)
             && self.rule.is_none_or(|r| r == u64::from(flow.rule))

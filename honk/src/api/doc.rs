@@ -395,6 +395,10 @@ pub(crate) struct Conn {
     pub(crate) state: String,
     pub(crate) src: Endpoint,
     pub(crate) dst: Endpoint,
+    /// Name of the target, if it is known.
+    pub(crate) host: Option<String>,
+    /// Where the name comes from: `sni`, `http`, `quic`, `dns` or `none`.
+    pub(crate) host_source: String,
     pub(crate) rule: Rule,
     pub(crate) must: bool,
     pub(crate) outbound: String,

@@ -26,6 +26,7 @@ use crate::{
         notify::Task,
         registry::REASONS,
         reload::{RESULTS, TRIGGERS},
+        sniffing,
         subscriptions::{FetchResult, View},
     },
     cli::version,
@@ -227,6 +228,33 @@ fn dns(engine: &Engine, page: &mut Page) {
     }
 }
 
+fn names_of_flows(engine: &Engine, page: &mut Page) {
+    let counters = engine.gatekeeper.sniffing();
+    for (kind, row) in sniffing::KINDS.iter().zip(&counters.sniffed) {
+        for (result, count) in sniffing::RESULTS.iter().zip(row) {
+            let count = count.load(Ordering::Relaxed);
+            page.count(&names::SNIFF, &[kind, result], count);
+        }
+    }
+    let one_label = [
+        (
+            &names::SNIFF_SKIPPED,
+            &sniffing::SKIPS[..],
+            &counters.skipped[..],
+        ),
+        (&names::SNIFF_CHECKS, &sniffing::CHECKS, &counters.checks),
+        (&names::AMBIGUOUS, &sniffing::RESOLVED, &counters.ambiguous),
+    ];
+    for (family, labels, counts) in one_label {
+        for (label, count) in labels.iter().zip(counts) {
+            page.count(family, &[label], count.load(Ordering::Relaxed));
+        }
+    }
+    let (places, displaced) = engine.gatekeeper.silent_places();
+    page.count(&names::SNIFF_PLACES, &[], places as u64);
+    page.count(&names::SNIFF_DISPLACED, &[], displaced);
+}
+
 fn flows(engine: &Engine, page: &mut Page) {
     let counters = &engine.gatekeeper.counters;
     for (kind, count) in KINDS.iter().zip(&counters.decisions) {
@@ -239,6 +267,7 @@ fn flows(engine: &Engine, page: &mut Page) {
     }
     let missed = counters.handoff_miss.load(Ordering::Relaxed);
     page.count(&names::HANDOFF_MISS, &[], missed);
+    names_of_flows(engine, page);
     let mut live: BTreeMap<(Arc<str>, &str), (u64, u64)> = BTreeMap::new();
     for flow in engine.registry.list() {
         let key = (Arc::clone(&flow.outbound), flow.flow.network.name());
@@ -287,6 +316,7 @@ fn flows(engine: &Engine, page: &mut Page) {
 
 fn datagrams(udp: &Datagrams, page: &mut Page) {
     page.count(&names::UDP_ENDPOINTS, &[], udp.flows as u64);
+    page.count(&names::UDP_HELD, &[], udp.held as u64);
     page.count(&names::UDP_TUNNELS, &[], udp.tunnels as u64);
     page.count(&names::UDP_REPLY_SOCKETS, &[], udp.reply_sockets as u64);
     page.count(&names::UDP_LOOKUPS, &["hit"], udp.hits);

@@ -1,11 +1,12 @@
 //! New flows: what the kernel decided, or the rules again, then the group's selection.
 //!
 //! Runs on accept paths: one map lookup, array accesses, one small allocation for the record.
+//! Flows whose first bytes have a say come back from [`sniffing`](super::sniffing).
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Instant,
@@ -13,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use honk_common::{
-    flow::{FLAG_MUST, FlowVal, FlowWord},
+    flow::{FLAG_AMBIGUOUS, FLAG_MUST, FLAG_PRELIM, FlowVal, FlowWord},
     key::{FlowKey, to_bytes},
     outbound,
 };
@@ -24,17 +25,21 @@ use honk_policy::{
     routing::rule::{FlowFacts, Verdict},
 };
 
+use tokio::runtime::Handle;
+
 use super::{
     kernel::Kernel,
     last_resort::LastResorts,
     registry::{Registry, has_entry, key_of},
     snapshot::Snapshot,
+    sniffing::{Doubt, SniffCounters, Sniffer, Waiting},
 };
 use crate::{
     clock,
     dns::Dns,
     flow::{
-        Admission, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, NewFlow, Refusal, Route,
+        Admission, Answer, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, HostSource, Names,
+        NewFlow, Refusal, Route,
     },
 };
 
@@ -90,6 +95,10 @@ pub(crate) struct Gatekeeper {
     dns: Arc<Dns>,
     stopping: AtomicBool,
     pub(crate) counters: AdmissionCounters,
+    pub(super) sniffer: Sniffer,
+    /// Generation of the kernel above, the one of the snapshot with the same rules below.
+    committed: AtomicU64,
+    me: Weak<Self>,
     /// Flows without an eligible selection; rare, so that one lock will do.
     unselected: Mutex<Unselected>,
     pub(crate) last_resorts: LastResorts,
@@ -98,11 +107,17 @@ pub(crate) struct Gatekeeper {
 /// Flows by group, network and outcome.
 pub(crate) type Unselected = BTreeMap<(Arc<str>, &'static str, &'static str), u64>;
 
-/// A verdict with what the kernel knew.
-struct Decision {
-    verdict: Verdict,
-    /// The kernel's entry, if it has one.
-    seen: Option<FlowVal>,
+/// The name of a flow.
+pub(super) type Host = (Arc<str>, HostSource);
+
+/// All that a flow is decided by.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) verdict: Verdict,
+    /// What the flow is called.
+    pub(super) host: Option<Host>,
+    /// What a proxy is asked for instead of the address.
+    pub(super) target: Option<Arc<str>>,
 }
 
 impl Gatekeeper {
@@ -111,17 +126,44 @@ impl Gatekeeper {
         registry: Arc<Registry>,
         current: Arc<ArcSwap<Snapshot>>,
         dns: Arc<Dns>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
             kernel,
             registry,
             current,
             dns,
             stopping: AtomicBool::new(false),
             counters: AdmissionCounters::default(),
+            sniffer: Sniffer::default(),
+            committed: AtomicU64::new(0),
+            me: Weak::clone(me),
             unselected: Mutex::default(),
             last_resorts: LastResorts::default(),
-        }
+        })
+    }
+
+    /// Connects what is known about names; once. The runtime runs the lookups.
+    pub(crate) fn know(&self, names: Arc<dyn Names>, runtime: Handle) {
+        self.sniffer.know(names, runtime);
+    }
+
+    /// The kernel now judges by the rules of a snapshot.
+    pub(crate) fn committed(&self, kernel: u32, snapshot: u64) {
+        let pair = u64::from(kernel) << 32 | snapshot & u64::from(u32::MAX);
+        self.committed.store(pair, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sniffing(&self) -> &SniffCounters {
+        &self.sniffer.counters
+    }
+
+    /// Places that are known for flows without a name, and how often half of them was displaced.
+    pub(crate) fn silent_places(&self) -> (usize, u64) {
+        self.sniffer.places()
+    }
+
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
     }
 
     /// Flows that found no eligible selection, so far.
@@ -152,46 +194,56 @@ impl Gatekeeper {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    fn decide(&self, snapshot: &Snapshot, flow: &NewFlow, key: &FlowKey) -> Decision {
-        let dns = flow.target.0.port() == DNS;
-        let seen = if has_entry(flow) {
-            self.kernel.lookup(key)
-        } else {
-            None
-        };
-        if let Some(seen) = &seen {
-            let word = FlowWord::unpack(seen.word);
-            if !dns && word.ordinal != outbound::CONTROL {
-                let verdict = Verdict {
-                    ordinal: Ordinal(word.ordinal),
-                    must: word.flags & FLAG_MUST != 0,
-                    mark: word.mark,
-                    rule: seen.rule,
-                };
-                return Decision {
-                    verdict,
-                    seen: Some(*seen),
-                };
+    /// What the kernel decided, else what the rules say; and what a name could still change.
+    pub(super) fn verdict(
+        &self,
+        snapshot: &Snapshot,
+        flow: &NewFlow,
+        seen: Option<&FlowVal>,
+    ) -> (Verdict, Doubt) {
+        let evaluated = || {
+            let mut facts = facts(flow, seen);
+            if snapshot.oracle.has_names() {
+                // Answers taught the kernel the same name, unless the address has several.
+                let name = self.dns.name_for(flow.client.0.ip(), flow.target.0.ip());
+                facts.domain = name.map(|name| name.to_string());
             }
-        } else if !dns {
-            self.counters.handoff_miss.fetch_add(1, Ordering::Relaxed);
+            snapshot.oracle.eval(&facts)
+        };
+        let Some(seen) = seen.filter(|_| flow.target.0.port() != DNS) else {
+            return (evaluated(), Doubt::None);
+        };
+        let word = FlowWord::unpack(seen.word);
+        if word.ordinal != outbound::CONTROL {
+            let verdict = Verdict {
+                ordinal: Ordinal(word.ordinal),
+                must: word.flags & FLAG_MUST != 0,
+                mark: word.mark,
+                rule: seen.rule,
+            };
+            return (verdict, Doubt::None);
         }
-        let mut facts = facts(flow, seen.as_ref());
-        if snapshot.oracle.has_names() {
-            // Answers taught the kernel the same name, unless the address has several.
-            let name = self.dns.name_for(flow.client.0.ip(), flow.target.0.ip());
-            facts.domain = name.map(|name| name.to_string());
+        if word.flags & FLAG_PRELIM == 0 {
+            return (evaluated(), Doubt::None);
         }
-        let mut verdict = snapshot.oracle.eval(&facts);
-        if dns && self.kernel.is_local(flow.target.0.ip()) {
-            // The client asks the gateway itself: its own resolver answers.
-            verdict.ordinal = Ordinal(outbound::DIRECT);
+        if word.flags & FLAG_AMBIGUOUS == 0 {
+            return (evaluated(), Doubt::Provisional);
         }
-        self.count(&verdict);
-        Decision { verdict, seen }
+        // The line the kernel found counts, because it knew names; its number means something
+        // only in the rules it was found in.
+        let pair = u64::from(seen.generation) << 32 | snapshot.generation & u64::from(u32::MAX);
+        let line = snapshot.rules.lines.get(usize::from(seen.rule));
+        let line = line.filter(|_| self.committed.load(Ordering::Relaxed) == pair);
+        let verdict = line.map_or_else(evaluated, |line| Verdict {
+            ordinal: line.action.ordinal,
+            must: line.action.must,
+            mark: line.action.mark,
+            rule: seen.rule,
+        });
+        (verdict, Doubt::Ambiguous)
     }
 
-    fn count(&self, verdict: &Verdict) {
+    pub(super) fn count(&self, verdict: &Verdict) {
         let kind = match (verdict.must, verdict.ordinal.0) {
             (true, _) => 3,
             (false, outbound::DIRECT) => 0,
@@ -201,12 +253,99 @@ impl Gatekeeper {
         self.counters.decisions[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn route(&self, flow: &NewFlow, key: &FlowKey) -> Result<Route, Refusal> {
+    fn answer(&self, flow: &NewFlow, key: &FlowKey) -> Result<Answer, Refusal> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
         let snapshot = self.current.load();
-        let Decision { verdict, seen } = self.decide(&snapshot, flow, key);
+        let dns = flow.target.0.port() == DNS;
+        let seen = if has_entry(flow) {
+            self.kernel.lookup(key)
+        } else {
+            None
+        };
+        let (mut verdict, doubt) = self.verdict(&snapshot, flow, seen.as_ref());
+        match &seen {
+            None if !dns => {
+                self.counters.handoff_miss.fetch_add(1, Ordering::Relaxed);
+                self.count(&verdict);
+            }
+            Some(seen) if !dns && FlowWord::unpack(seen.word).ordinal != outbound::CONTROL => {}
+            _ if doubt == Doubt::None => {
+                if dns && self.kernel.is_local(flow.target.0.ip()) {
+                    // The client asks the gateway itself: its own resolver answers.
+                    verdict.ordinal = Ordinal(outbound::DIRECT);
+                }
+                self.count(&verdict);
+            }
+            // Counted once it is beyond doubt.
+            _ => {}
+        }
+        let patience = self
+            .sniffer
+            .patience(&snapshot, flow, seen.as_ref(), &verdict, doubt);
+        let sniffed = patience.and_then(|patience| Some((patience, self.me.upgrade()?)));
+        if let Some((patience, gate)) = sniffed {
+            if let Some(seen) = &seen {
+                self.kernel.claim(key, seen);
+            }
+            return Ok(Answer::Sniff(Box::new(Waiting {
+                gate,
+                flow: *flow,
+                key: *key,
+                seen,
+                patience,
+                mode: snapshot.config.global.dial_mode,
+                host: None,
+                check: None,
+                settled: false,
+            })));
+        }
+        let mut host = None;
+        if doubt == Doubt::Ambiguous {
+            (verdict, host) = self
+                .sniffer
+                .unnamed(&snapshot, flow, seen.as_ref(), verdict);
+        }
+        if doubt != Doubt::None {
+            self.count(&verdict);
+        }
+        let settled = Settled {
+            verdict,
+            host,
+            target: None,
+        };
+        let route = self.route(&snapshot, flow, settled)?;
+        if let Some(seen) = &seen {
+            self.kernel.claim(key, seen);
+        }
+        Ok(Answer::Go(route))
+    }
+
+    /// Lets a flow go its way that has been claimed before.
+    pub(super) fn settle(
+        &self,
+        snapshot: &Snapshot,
+        flow: &NewFlow,
+        key: &FlowKey,
+        settled: Settled,
+    ) -> Result<Route, Refusal> {
+        let route = if self.stopping.load(Ordering::Relaxed) {
+            Err(Refusal::Stopping)
+        } else {
+            self.route(snapshot, flow, settled)
+        };
+        route.inspect_err(|refusal| self.refused(flow, key, *refusal))
+    }
+
+    /// Selects a leaf and lists the flow.
+    fn route(
+        &self,
+        snapshot: &Snapshot,
+        flow: &NewFlow,
+        settled: Settled,
+    ) -> Result<Route, Refusal> {
+        let verdict = settled.verdict;
         let (outbound, selected) = snapshot
             .apply(verdict.ordinal, flow.network, flow.family())
             .ok_or(Refusal::NoMember)?;
@@ -233,6 +372,7 @@ impl Gatekeeper {
             leaf_name: selected.leaf.name.as_str().into(),
             rule: verdict.rule,
             must: verdict.must,
+            host: settled.host,
             generation: snapshot.generation,
             started_ms: clock::now_ms(),
             counters: FlowCounters::default(),
@@ -243,32 +383,38 @@ impl Gatekeeper {
         // From here on the guard gives everything back.
         let sink: Arc<dyn FlowSink> = self.registry.clone();
         let guard = FlowGuard::new(Arc::clone(&entry), sink);
-        if let Some(seen) = &seen {
-            self.kernel.claim(key, seen);
-        }
-        log(&snapshot, &entry);
+        log(snapshot, &entry);
+        let proxied = selected.leaf.protocol != Protocol::Direct;
         Ok(Route {
             leaf: Arc::clone(selected.leaf),
             mark: verdict.mark,
+            name: settled.target.filter(|_| proxied),
             guard,
         })
+    }
+
+    fn refused(&self, flow: &NewFlow, key: &FlowKey, refusal: Refusal) {
+        self.counters.refused[refusal_index(refusal)].fetch_add(1, Ordering::Relaxed);
+        self.give_up(flow, key);
+        tracing::debug!(
+            target: "honk::route",
+            client = %flow.client.0, target = %flow.target.0, ?refusal, "flow refused",
+        );
+    }
+
+    /// The entry of a flow that is not carried would keep its packets coming here.
+    pub(super) fn give_up(&self, flow: &NewFlow, key: &FlowKey) {
+        if has_entry(flow) {
+            self.kernel.release(key);
+        }
     }
 }
 
 impl Admission for Gatekeeper {
-    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+    fn ask(&self, flow: &NewFlow) -> Result<Answer, Refusal> {
         let key = key_of(flow);
-        self.route(flow, &key).inspect_err(|refusal| {
-            self.counters.refused[refusal_index(*refusal)].fetch_add(1, Ordering::Relaxed);
-            // The entry of a refused flow would keep its packets coming here.
-            if has_entry(flow) {
-                self.kernel.release(&key);
-            }
-            tracing::debug!(
-                target: "honk::route",
-                client = %flow.client.0, target = %flow.target.0, ?refusal, "flow refused",
-            );
-        })
+        self.answer(flow, &key)
+            .inspect_err(|refusal| self.refused(flow, &key, *refusal))
     }
 }
 
@@ -281,6 +427,7 @@ fn log(snapshot: &Snapshot, entry: &FlowEntry) {
                 network = entry.flow.network.name(),
                 client = %entry.flow.client.0,
                 target = %entry.flow.target.0,
+                host = entry.host.as_ref().map(|(name, _)| &**name),
                 outbound = &*entry.outbound,
                 leaf = &*entry.leaf_name,
                 rule = entry.rule,
@@ -295,7 +442,7 @@ fn log(snapshot: &Snapshot, entry: &FlowEntry) {
     }
 }
 
-fn facts(flow: &NewFlow, seen: Option<&FlowVal>) -> FlowFacts {
+pub(super) fn facts(flow: &NewFlow, seen: Option<&FlowVal>) -> FlowFacts {
     FlowFacts {
         src: to_bytes(flow.client.0.ip()),
         dst: to_bytes(flow.target.0.ip()),

@@ -54,6 +54,10 @@ impl Kernel for Datapath {
         Ok(Self::set_gate(self, gate)?)
     }
 
+    fn set_flags(&self, flags: u32) -> Result<(), KernelError> {
+        Ok(Self::set_flags(self, flags)?)
+    }
+
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal> {
         Self::lookup(self, key)
     }
@@ -171,6 +175,8 @@ impl Carriers for Rooms {
             ("tcp_shed", tcp.shed),
             ("tcp_dial_failed", tcp.dial_failed),
             ("tcp_spliced", tcp.spliced),
+            ("udp_flows_held", udp.held),
+            ("udp_holds_full", udp.holds_full),
             ("udp_tunnels_evicted", udp.tunnels_evicted),
             ("udp_tunnels_refused", udp.tunnels_refused),
             ("udp_reply_sockets_evicted", counters.udp.replies_evicted),
@@ -189,6 +195,7 @@ impl Carriers for Rooms {
             tunnels: udp.tunnels,
             reply_sockets: udp.reply_sockets,
             queued_bytes: udp.queued_bytes,
+            held: udp.held,
             hits: c.hits,
             misses: c.misses,
             received: c.received,

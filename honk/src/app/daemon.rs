@@ -9,10 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_common::{
-    param::{AMBIG_USER, DNS_LOCAL, GATE_CLOSED, OFFLOAD_DIRECT},
-    tables::RouteTables,
-};
+use honk_common::{param::GATE_CLOSED, tables::RouteTables};
 use honk_policy::{
     config::{OnCrash, Typed},
     group::GroupTable,
@@ -25,7 +22,7 @@ use super::{
     changes, choices,
     diag::Findings,
     engine::{Engine, Parts},
-    kernel::{Kernel, KernelError},
+    kernel::{Kernel, KernelError, flags},
     notify,
     pings::Pings,
     rules,
@@ -102,7 +99,8 @@ impl Daemon {
         let global = candidate.config.global.clone();
         let tables = candidate.tables.clone();
         let first = Snapshot::new(candidate, findings, 1);
-        publish(&datapath, &dns, &first, &tables).map_err(|e| kernel_failure(&e))?;
+        let committed =
+            publish(&datapath, &dns, &first, &tables).map_err(|e| kernel_failure(&e))?;
         let engine = Arc::new(Engine::new(Parts {
             kernel: Arc::new(datapath.clone()),
             dns: Arc::clone(&dns),
@@ -116,6 +114,9 @@ impl Daemon {
             subscriptions: Arc::clone(&hub),
         }));
         hub.adopt(subscriptions, &engine.snapshot().config.nodes);
+        engine.gatekeeper.committed(committed, 1);
+        let runtime = tokio::runtime::Handle::current();
+        engine.gatekeeper.know(dns.clone(), runtime);
         let dialer = Dialer::new(dialer_settings(&global));
         let inbound = inbound::serve(
             listeners,
@@ -225,16 +226,18 @@ fn remembered(groups: GroupTable, revision: &str, dirs: &Dirs) -> (GroupTable, C
     }
 }
 
-/// Rules, groups and flags of the first generation; the gate stays closed.
+/// Rules, groups and flags of the first generation; the gate stays closed. Returns the
+/// generation of the kernel.
 fn publish(
     datapath: &Datapath,
     dns: &Dns,
     first: &Snapshot,
     tables: &RouteTables,
-) -> Result<(), KernelError> {
-    rules::publish(datapath, dns, tables, &first.oracle)?;
+) -> Result<u32, KernelError> {
+    let generation = rules::publish(datapath, dns, tables, &first.oracle)?;
     datapath.write_groups(&first.groups.slots())?;
-    Ok(datapath.set_flags(OFFLOAD_DIRECT | DNS_LOCAL | AMBIG_USER)?)
+    datapath.set_flags(flags(&first.config.global))?;
+    Ok(generation)
 }
 
 fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {

@@ -73,6 +73,8 @@ pub(crate) struct Datagrams {
     pub(crate) reply_sockets: usize,
     /// Bytes that wait for tunnels to open.
     pub(crate) queued_bytes: usize,
+    /// Flows whose first datagrams are held.
+    pub(crate) held: usize,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) received: u64,
@@ -196,7 +198,7 @@ impl Engine {
         );
         let now = Instant::now();
         Self {
-            gatekeeper: Arc::new(gatekeeper),
+            gatekeeper,
             kernel: parts.kernel,
             dns: parts.dns,
             registry,

@@ -3,7 +3,14 @@
 
 use std::net::IpAddr;
 
-use honk_common::{counter::OutStats, flow::FlowVal, key::FlowKey, tables::RouteTables};
+use honk_common::{
+    counter::OutStats,
+    flow::FlowVal,
+    key::FlowKey,
+    param::{AMBIG_USER, DNS_LOCAL, OFFLOAD_DIRECT, SNI_STRICT},
+    tables::RouteTables,
+};
+use honk_policy::config::{DialMode, Global};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::exit::Exit;
@@ -59,6 +66,8 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     /// Writes group slots, better ones first.
     fn write_groups(&self, slots: &[(u32, u32)]) -> Result<(), KernelError>;
     fn set_gate(&self, gate: u32) -> Result<(), KernelError>;
+    /// Switches of the classifier.
+    fn set_flags(&self, flags: u32) -> Result<(), KernelError>;
     /// The decision of the kernel for a flow, if it has one.
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal>;
     /// Takes ownership of a flow's entry.
@@ -72,4 +81,35 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn counters(&self) -> KernelCounters;
     /// Removes everything from the kernel; the network is as it was found.
     fn stop(&self) -> Result<(), KernelError>;
+}
+
+/// The switches a configuration asks for.
+pub(crate) fn flags(global: &Global) -> u32 {
+    // Where a name could turn `direct` into something else, userspace looks for it first.
+    let strict = match global.dial_mode {
+        DialMode::Ip | DialMode::Domain => 0,
+        DialMode::DomainPlus | DialMode::DomainPlusPlus => SNI_STRICT,
+    };
+    OFFLOAD_DIRECT | DNS_LOCAL | AMBIG_USER | strict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_is_looked_at_first_only_where_names_may_overrule_it() {
+        for (mode, strict) in [
+            (DialMode::Ip, false),
+            (DialMode::Domain, false),
+            (DialMode::DomainPlus, true),
+            (DialMode::DomainPlusPlus, true),
+        ] {
+            let global = Global {
+                dial_mode: mode,
+                ..Global::default()
+            };
+            assert_eq!(flags(&global) & SNI_STRICT != 0, strict, "{mode:?}");
+        }
+    }
 }

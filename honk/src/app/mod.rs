@@ -22,6 +22,7 @@ pub(crate) mod select;
 pub(crate) mod share;
 mod signals;
 pub(crate) mod snapshot;
+pub(crate) mod sniffing;
 pub(crate) mod source;
 pub(crate) mod subscriptions;
 #[cfg(test)]

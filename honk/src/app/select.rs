@@ -169,10 +169,12 @@ impl Engine {
         let (kernel, dns) = (Arc::clone(&self.kernel), Arc::clone(&self.dns));
         let (lines, oracle) = (Arc::clone(&snapshot.rules), Arc::clone(&snapshot.oracle));
         let done = tokio::task::spawn_blocking(move || match compile(&lines) {
-            Ok(tables) => rules::publish(&*kernel, &dns, &tables, &oracle).map(|_| ()),
+            Ok(tables) => rules::publish(&*kernel, &dns, &tables, &oracle),
             Err(e) => Err(broken(&e)),
         });
-        done.await.unwrap_or_else(|e| Err(broken(&e)))
+        let kernel = done.await.unwrap_or_else(|e| Err(broken(&e)))?;
+        self.gatekeeper.committed(kernel, snapshot.generation);
+        Ok(())
     }
 }
 

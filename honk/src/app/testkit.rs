@@ -41,6 +41,7 @@ pub(crate) enum Asked {
     Commit(u16),
     Groups(Vec<(u32, u32)>),
     Gate(u32),
+    Flags(u32),
     Interfaces(Vec<String>, Vec<String>),
     Claim(FlowKey),
     Release(FlowKey),
@@ -82,9 +83,14 @@ impl FakeKernel {
 
     /// Plants the kernel's decision for a flow.
     pub(crate) fn decide(&self, flow: &NewFlow, ordinal: u8, rule: u16) {
+        self.decide_with(flow, ordinal, rule, 0);
+    }
+
+    /// The same with flags of the word.
+    pub(crate) fn decide_with(&self, flow: &NewFlow, ordinal: u8, rule: u16, flags: u8) {
         let word = FlowWord {
             ordinal,
-            flags: 0,
+            flags,
             dscp: 0,
             state: 0,
             mark: 0,
@@ -136,6 +142,11 @@ impl Kernel for FakeKernel {
 
     fn set_gate(&self, gate: u32) -> Result<(), KernelError> {
         self.note(Asked::Gate(gate));
+        Ok(())
+    }
+
+    fn set_flags(&self, flags: u32) -> Result<(), KernelError> {
+        self.note(Asked::Flags(flags));
         Ok(())
     }
 
@@ -223,7 +234,16 @@ impl World {
         Self::with_capacity(config, 100)
     }
 
+    /// With features that `honk run` refuses.
+    pub(crate) fn checked(config: &str) -> Self {
+        Self::made(config, 100, Purpose::Check)
+    }
+
     pub(crate) fn with_capacity(config: &str, capacity: usize) -> Self {
+        Self::made(config, capacity, Purpose::Run)
+    }
+
+    fn made(config: &str, capacity: usize, purpose: Purpose) -> Self {
         let dir = scratch("world");
         let spec = Spec {
             entry: dir.join("config.dae"),
@@ -231,7 +251,7 @@ impl World {
             geodata: Default::default(),
         };
         write(&spec.entry, config);
-        let outcome = source::load(&spec, Purpose::Run, None);
+        let outcome = source::load(&spec, purpose, None);
         let mut candidate = outcome
             .candidate
             .expect("the configuration of the test is valid");
@@ -253,6 +273,7 @@ impl World {
             late: Choices::new(),
             subscriptions: Arc::new(hub),
         });
+        engine.gatekeeper.committed(1, 1);
         engine.open().unwrap();
         kernel.take();
         Self {

@@ -422,10 +422,10 @@ pub(crate) enum Conn {
     /// Close connections
     Close {
         /// Their ids
-        #[arg(conflicts_with_all = ["all", "src", "dst", "group", "node", "network", "rule"])]
+        #[arg(conflicts_with_all = ["all", "src", "dst", "host", "group", "node", "network", "rule"])]
         ids: Vec<String>,
         /// All of them
-        #[arg(long, conflicts_with_all = ["src", "dst", "group", "node", "network", "rule"])]
+        #[arg(long, conflicts_with_all = ["src", "dst", "host", "group", "node", "network", "rule"])]
         all: bool,
         /// Do not ask
         #[arg(long)]
@@ -444,6 +444,9 @@ pub(crate) struct Filter {
     /// Destination address or prefix
     #[arg(long, value_name = "CIDR")]
     pub(crate) dst: Option<String>,
+    /// Name of the target
+    #[arg(long)]
+    pub(crate) host: Option<String>,
     /// Outbound or any group on the way
     #[arg(long)]
     pub(crate) group: Option<String>,

@@ -13,6 +13,7 @@ mod book;
 mod counters;
 mod frame;
 mod load;
+mod names;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testkit;
@@ -410,7 +411,6 @@ impl Dns {
     }
 
     /// The name this client itself heard last for an address.
-    #[cfg(test)]
     pub(crate) fn heard(&self, client: IpAddr, address: IpAddr) -> Option<Arc<str>> {
         let book = lock(&self.book);
         book.leases.heard(client, address).map(Arc::clone)

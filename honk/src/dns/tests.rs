@@ -86,6 +86,27 @@ async fn the_kernel_knows_before_the_client_does() {
 }
 
 #[tokio::test]
+async fn answers_vouch_for_sniffed_names() {
+    use crate::flow::{ClientAddr, Names};
+
+    let bed = bed();
+    bed.learn("a.test", &[[192, 0, 2, 1]]);
+    let dns: &dyn Names = &*bed.dns;
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    assert!(dns.leased("a.test", ip("192.0.2.1")));
+    assert!(!dns.leased("a.test", ip("192.0.2.2")));
+    assert!(!dns.leased("b.test", ip("192.0.2.1")));
+    assert!(dns.cached("a.test") && !dns.cached("b.test"));
+    let client = sock(CLIENT).ip();
+    let meant = dns.meant(client, ip("192.0.2.1"));
+    assert_eq!(meant.as_deref(), Some("a.test"));
+    assert_eq!(dns.meant(ip("10.0.0.8"), ip("192.0.2.1")), None);
+    assert!(dns.fronts("cloudflare-ech.com") && !dns.fronts("a.test"));
+    let lookup = dns.exists("b.test".into(), ClientAddr(sock(CLIENT)));
+    assert!(lookup.is_none());
+}
+
+#[tokio::test]
 async fn names_without_a_rule_are_known_as_such() {
     let bed = bed();
     bed.learn("b.test", &[[192, 0, 2, 1]]);

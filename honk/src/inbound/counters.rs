@@ -73,6 +73,10 @@ counters! {
         drop_reply,
         /// Dropped replies: no socket with the right source port.
         drop_reply_socket,
+        /// Flows whose first datagrams were held to find a name.
+        held,
+        /// Flows decided without a name because no more could be held.
+        holds_full,
         /// Quiet tunnels closed because a new one needed their place.
         tunnels_evicted,
         /// Tunnels refused: a client had its share or the table was full, and nothing quiet.

@@ -19,8 +19,8 @@ use honk_policy::{
 use crate::{
     dns::{self, Dns},
     flow::{
-        Admission, Cancel, ClientAddr, CloseReason, FlowCounters, FlowEntry, FlowGuard, FlowSink,
-        NewFlow, OrigDst, Refusal, Route,
+        Admission, Answer, Cancel, ClientAddr, CloseReason, Finding, FlowCounters, FlowEntry,
+        FlowGuard, FlowSink, NewFlow, OrigDst, Refusal, Route, Undecided, Wake,
     },
     outbound::{Dialer, Settings},
 };
@@ -38,6 +38,12 @@ pub(crate) struct World {
     admitted: AtomicU64,
     /// The next admission panics.
     pub(crate) bug: AtomicBool,
+    /// Flows are sniffed, and their first bytes awaited this long.
+    patience: Mutex<Option<Duration>>,
+    /// Names are checked, which may take this long.
+    check: Mutex<Option<Duration>>,
+    findings: Mutex<Vec<Finding>>,
+    wakes: Mutex<Vec<Wake>>,
 }
 
 impl World {
@@ -56,6 +62,28 @@ impl World {
 
     pub(crate) fn set(&self, answer: Result<Arc<Node>, Refusal>) {
         *self.answer.lock().unwrap() = Some(answer);
+    }
+
+    /// Flows are sniffed from now on.
+    pub(crate) fn sniff(&self, patience: Duration) {
+        *self.patience.lock().unwrap() = Some(patience);
+    }
+
+    /// Names are checked from now on; the check never ends by itself.
+    pub(crate) fn check(&self, longest: Duration) {
+        *self.check.lock().unwrap() = Some(longest);
+    }
+
+    /// What sniffing found so far.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.findings.lock().unwrap().clone()
+    }
+
+    /// Ends all checks.
+    pub(crate) fn wake(&self) {
+        for wake in std::mem::take(&mut *self.wakes.lock().unwrap()) {
+            wake();
+        }
     }
 
     /// Calls of `admit`.
@@ -95,6 +123,7 @@ impl World {
             leaf_name: leaf.name.as_str().into(),
             rule: 0,
             must: false,
+            host: None,
             generation: 1,
             started_ms: 0,
             counters: FlowCounters::default(),
@@ -105,6 +134,7 @@ impl World {
         Route {
             leaf,
             mark: 0,
+            name: None,
             guard: FlowGuard::new(entry, Arc::clone(self) as Arc<dyn FlowSink>),
         }
     }
@@ -114,19 +144,74 @@ impl World {
 pub(crate) struct Gate(pub(crate) Arc<World>);
 
 impl Admission for Gate {
-    fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
+    fn ask(&self, flow: &NewFlow) -> Result<Answer, Refusal> {
         assert!(
             !self.0.bug.swap(false, Ordering::SeqCst),
             "a bug in the admission"
         );
         let answer = self.0.answer.lock().unwrap().clone();
         match answer.unwrap_or(Err(Refusal::Blocked)) {
-            Ok(leaf) => Ok(self.0.route(flow, leaf)),
+            Ok(leaf) => Ok(match *self.0.patience.lock().unwrap() {
+                Some(patience) => Answer::Sniff(Box::new(Sniffed {
+                    world: Arc::clone(&self.0),
+                    flow: *flow,
+                    leaf,
+                    patience,
+                    name: None,
+                })),
+                None => Answer::Go(self.0.route(flow, leaf)),
+            }),
             Err(refusal) => {
                 self.0.admitted.fetch_add(1, Ordering::SeqCst);
                 Err(refusal)
             }
         }
+    }
+}
+
+/// A flow of a world that is sniffed; it goes on with whatever name was found. A flow with the
+/// name `blocked.example` is refused.
+struct Sniffed {
+    world: Arc<World>,
+    flow: NewFlow,
+    leaf: Arc<Node>,
+    patience: Duration,
+    name: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for Sniffed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sniffed").finish_non_exhaustive()
+    }
+}
+
+impl Undecided for Sniffed {
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn found(&mut self, finding: Finding, wake: Wake) -> Option<Duration> {
+        self.world.findings.lock().unwrap().push(finding.clone());
+        let Finding::Hello(_, hello) = finding else {
+            return None;
+        };
+        self.name = hello.name.map(|name| String::from(name).into());
+        let check = *self.world.check.lock().unwrap();
+        if check.is_some() {
+            self.world.wakes.lock().unwrap().push(wake);
+        }
+        check
+    }
+
+    fn decide(self: Box<Self>) -> Result<Route, Refusal> {
+        if self.name.as_deref() == Some("blocked.example") {
+            return Err(Refusal::Blocked);
+        }
+        let route = self.world.route(&self.flow, self.leaf);
+        Ok(Route {
+            name: self.name,
+            ..route
+        })
     }
 }
 
@@ -264,6 +349,10 @@ pub(crate) fn greet(stream: &mut TcpStream, auth: Option<(&str, &str)>) -> Vec<u
     let mut request = take(stream, 4);
     let rest = match request.get(3) {
         Some(1) => 6,
+        Some(3) => {
+            request.extend(take(stream, 1));
+            usize::from(request.get(4).copied().unwrap_or(0)) + 2
+        }
         Some(4) => 18,
         _ => return Vec::new(),
     };

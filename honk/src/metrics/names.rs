@@ -85,6 +85,18 @@ families! {
         "New flows by the place that decided them and by kind of verdict.";
     HANDOFF_MISS Counter "honk_handoff_miss_total" []
         "Flows that reached userspace without a kernel entry; rules were evaluated again.";
+    SNIFF Counter "honk_sniff_total" ["kind", "result"]
+        "Flows whose first bytes were searched for a name, by what they are and what was found.";
+    SNIFF_SKIPPED Counter "honk_sniff_skipped_total" ["reason"]
+        "Flows that were not sniffed: port of a silent protocol, or place without names.";
+    SNIFF_CHECKS Counter "honk_sniff_checks_total" ["result"]
+        "Names whose existence was checked (dial_mode: domain).";
+    SNIFF_PLACES Gauge "honk_sniff_places" []
+        "Targets remembered for flows that showed no name.";
+    SNIFF_DISPLACED Counter "honk_sniff_places_displaced_total" []
+        "Times the older half of those targets had to go.";
+    AMBIGUOUS Counter "honk_dns_flow_ambiguous_total" ["resolved"]
+        "Flows to an address whose names disagree, by what decided them.";
     CONNECTIONS Gauge "honk_connections" ["network", "outbound"]
         "Flows that userspace carries now.";
     CONNECTIONS_OPENED Counter "honk_connections_opened_total" ["network", "outbound"]
@@ -109,6 +121,8 @@ families! {
         "Sockets open for replies with a foreign source address.";
     UDP_ENDPOINTS Gauge "honk_udp_endpoints" []
         "UDP flows that userspace carries now.";
+    UDP_HELD Gauge "honk_udp_held" []
+        "UDP flows whose first datagrams are held to find a name.";
     UDP_LOOKUPS Counter "honk_udp_endpoint_lookups_total" ["result"]
         "Datagrams from clients that found a flow, or began one.";
     UDP_DATAGRAMS Counter "honk_udp_datagrams_total" ["direction"]

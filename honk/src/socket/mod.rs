@@ -197,7 +197,8 @@ mod tests {
         for file in files {
             let inner = file.strip_prefix(&root).unwrap();
             let room = inner.components().next().unwrap().as_os_str();
-            let test_file = file.file_stem().unwrap() == "tests" || inner.ends_with("testkit.rs");
+            let in_tests = inner.with_extension("").iter().any(|part| part == "tests");
+            let test_file = in_tests || inner.ends_with("testkit.rs");
             if test_file || EXEMPT.iter().any(|exempt| room == *exempt) {
                 continue;
             }

@@ -12,7 +12,7 @@ use honk_grammar::{
 use super::{
     keys::{Built, Key, Kind, find},
     report::{Report, with_help},
-    typed::{Source, Typed, default_of, read_one, typed},
+    typed::{Source, Typed, default_of, typed},
     value::shortened,
 };
 
@@ -245,14 +245,6 @@ fn served(report: &mut Report<'_>, section: &str, row: &'static Key, entry: &Ent
         Built::Yes | Built::Section => {}
         Built::No if default() => {}
         Built::No => unserved(report, section, row, entry.key),
-        Built::Only(values) => {
-            let served = values
-                .iter()
-                .any(|text| read_one(row.kind, text).ok().as_ref() == Some(&entry.typed));
-            if !served {
-                unserved(report, section, row, entry.key);
-            }
-        }
         Built::NoOp if default() => {}
         Built::NoOp => {
             let message = format!("`{}` has no effect in this build", row.name);
@@ -268,12 +260,7 @@ fn served(report: &mut Report<'_>, section: &str, row: &'static Key, entry: &Ent
 }
 
 fn unserved(report: &mut Report<'_>, section: &str, row: &Key, span: Span) {
-    let what = match row.built {
-        Built::Only([one, ..]) => {
-            format!("`{section}.{}` (other than `{one}`) is", row.name)
-        }
-        _ => format!("`{section}.{}` is", row.name),
-    };
+    let what = format!("`{section}.{}` is", row.name);
     report.unbuilt(section, row.name, span, &what);
 }
 

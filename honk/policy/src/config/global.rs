@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use honk_grammar::{ast::Item, diag::Diagnostic};
 
 use super::{
-    Global, MissingGeodata, OnCrash,
+    DialMode, Global, MissingGeodata, OnCrash,
     decl::{self, Fields},
     keys::GLOBAL,
     report::Report,
@@ -37,6 +37,8 @@ impl Default for Global {
             log_flows: false,
             disable_thp: true,
             missing_geodata: MissingGeodata::Error,
+            dial_mode: DialMode::Ip,
+            sniffing_timeout_ms: 30,
         }
     }
 }
@@ -100,6 +102,15 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> (Global, Fields)
     }
     if fields.text("missing_geodata") == Some("skip") {
         global.missing_geodata = MissingGeodata::Skip;
+    }
+    match fields.text("dial_mode") {
+        Some("domain") => global.dial_mode = DialMode::Domain,
+        Some("domain+") => global.dial_mode = DialMode::DomainPlus,
+        Some("domain++") => global.dial_mode = DialMode::DomainPlusPlus,
+        _ => {}
+    }
+    if let Some(ms) = fields.millis("sniffing_timeout") {
+        global.sniffing_timeout_ms = u32::try_from(ms).unwrap_or(u32::MAX);
     }
     if let Some(dials) = fields.int("max_concurrent_dials") {
         global.max_concurrent_dials = u32::try_from(dials).unwrap_or(u32::MAX).max(1);

@@ -126,6 +126,35 @@ pub struct Global {
     pub disable_thp: bool,
     /// What a rule with missing geodata does to the configuration.
     pub missing_geodata: MissingGeodata,
+    /// Whether flows are sniffed for a name, and what the name is used for.
+    pub dial_mode: DialMode,
+    /// Milliseconds the first bytes of a client are awaited; 0 = not at all.
+    pub sniffing_timeout_ms: u32,
+}
+
+/// `global.dial_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialMode {
+    /// Names are not looked for; proxies are given addresses.
+    Ip,
+    /// A sniffed name counts once it is known to exist: it is routed by and given to proxies.
+    Domain,
+    /// A sniffed name is given to proxies, and routed by where the kernel asks for it.
+    DomainPlus,
+    /// A sniffed name is given to proxies and routed by.
+    DomainPlusPlus,
+}
+
+impl DialMode {
+    /// As written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Domain => "domain",
+            Self::DomainPlus => "domain+",
+            Self::DomainPlusPlus => "domain++",
+        }
+    }
 }
 
 /// `global.missing_geodata`.

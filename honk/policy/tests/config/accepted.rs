@@ -512,8 +512,8 @@ fn what_is_not_served_is_said() {
             "global { nfqueue_enable: true udp_check_dns: 'dns.google:53,8.8.8.8', 2001:4860:4860::8888 }",
             &[],
         ),
-        ("global { dial_mode: domain }", &["dial_mode"]),
-        ("global { sniffing_timeout: 30ms }", &["sniffing_timeout"]),
+        ("global { dial_mode: domain }", &[]),
+        ("global { dial_mode: Domain++ sniffing_timeout: 30ms }", &[]),
         ("global { wan_interface: auto mptcp: yes }", &["mptcp"]),
         ("global { auto_ping_delay: 3s }", &["auto_ping_delay"]),
         (

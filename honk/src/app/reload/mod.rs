@@ -27,7 +27,7 @@ use super::{
     choices,
     diag::Findings,
     engine::{Engine, Phase},
-    kernel::KernelError,
+    kernel::{KernelError, flags},
     notify, rules,
     select::affected,
     snapshot::Snapshot,
@@ -233,7 +233,12 @@ impl Engine {
         alive.sort_unstable();
         alive.dedup();
         self.kernel.write_groups(&alive)?;
-        rules::publish(&*self.kernel, &self.dns, tables, &next.oracle)?;
+        let kernel = rules::publish(&*self.kernel, &self.dns, tables, &next.oracle)?;
+        self.gatekeeper.committed(kernel, next.generation);
+        let switches = flags(&next.config.global);
+        if switches != flags(&before.config.global) {
+            self.kernel.set_flags(switches)?;
+        }
         self.kernel.write_groups(&next.groups.slots())
     }
 
@@ -243,6 +248,7 @@ impl Engine {
         let restored = self
             .kernel
             .set_interfaces(lan, wan)
+            .and_then(|()| self.kernel.set_flags(flags(&before.config.global)))
             .and_then(|()| self.kernel.write_groups(&before.groups.slots()));
         if let Err(error) = restored {
             tracing::error!(target: "honk::reload", %error, "the old generation is not fully restored");

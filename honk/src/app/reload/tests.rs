@@ -44,6 +44,23 @@ async fn slots_are_alive_while_rules_change_and_exact_afterwards() {
 }
 
 #[tokio::test]
+async fn the_kernels_switches_follow_the_mode() {
+    let world = World::new(CONFIG);
+    for (mode, strict) in [("domain++", true), ("ip", false)] {
+        let lan = format!("lan0 dial_mode: '{mode}' }}");
+        world.edit(&CONFIG.replace("lan0 }", &lan));
+        assert_eq!(reload(&world).await.state, "done");
+        let asked = world.kernel.take();
+        let flags = asked.iter().find_map(|a| match a {
+            Asked::Flags(flags) => Some(*flags),
+            _ => None,
+        });
+        let set = flags.map(|flags| flags & honk_common::param::SNI_STRICT != 0);
+        assert_eq!(set, Some(strict), "{mode}");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_file_changes_nothing_and_says_why() {
     let world = World::new(CONFIG);
     world.edit("global { tproxy_prot: 1 }");

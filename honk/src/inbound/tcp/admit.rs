@@ -12,7 +12,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    flow::{ClientAddr, CloseReason, NewFlow, OrigDst, Route},
+    flow::{Answer, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     inbound::counters::Seat,
     outbound::{
         error::{DialError, not_built},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Worker {
-    /// Asks for admission; a refusal is a reset, so that the client need not wait.
+    /// Asks for admission.
     pub(super) fn admit(&mut self, accepted: Accepted) {
         let Some(seat) = self.shared.cap.take() else {
             self.shared.counters.capacity.inc();
@@ -35,20 +35,24 @@ impl Worker {
             client: ClientAddr(accepted.client),
             target: OrigDst(accepted.target),
         };
-        match self.shared.admission.admit(&flow) {
-            Ok(route) => self.begin(accepted, route, seat),
-            Err(_) => {
-                self.shared.counters.refused.inc();
-                socket::reset_on_close(&accepted.fd);
-            }
+        match self.shared.admission.ask(&flow) {
+            Ok(Answer::Go(route)) => self.begin(accepted, route, seat, Watch::Nothing),
+            Ok(Answer::Sniff(flow)) => self.sniff(accepted, flow, seat),
+            Err(_) => self.refuse(&accepted),
         }
+    }
+
+    /// A refusal is a reset, so that the client need not wait.
+    pub(super) fn refuse(&self, accepted: &Accepted) {
+        self.shared.counters.refused.inc();
+        socket::reset_on_close(&accepted.fd);
     }
 
     /// Takes over a flow admitted elsewhere.
     #[cfg(test)]
     pub(super) fn adopt(&mut self, accepted: Accepted, route: Route) {
         match self.shared.cap.take() {
-            Some(seat) => self.begin(accepted, route, seat),
+            Some(seat) => self.begin(accepted, route, seat, Watch::Nothing),
             None => {
                 self.shared.counters.capacity.inc();
                 socket::reset_on_close(&accepted.fd);
@@ -57,9 +61,13 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, accepted: Accepted, route: Route, seat: Seat) {
+    /// Starts the way out of an admitted flow.
+    pub(super) fn begin(&mut self, accepted: Accepted, route: Route, seat: Seat, watch: Watch) {
         let Route {
-            leaf, mark, guard, ..
+            leaf,
+            mark,
+            name,
+            guard,
         } = route;
         if leaf.protocol == Protocol::Block {
             socket::reset_on_close(&accepted.fd);
@@ -83,7 +91,7 @@ impl Worker {
         let token = self.flows.insert(|_| Flow {
             guard,
             clock: now + self.shared.timeouts.dial,
-            watch: Watch::Nothing,
+            watch,
             kept_alive: false,
             bulk: None,
             unproven: None,
@@ -91,6 +99,7 @@ impl Worker {
             phase: Phase::Dialing(Box::new(Dial {
                 client: Some(accepted.fd),
                 target: OrigDst(accepted.target),
+                name,
                 mark,
                 server,
                 candidates: None,

@@ -130,7 +130,10 @@ impl Worker {
         } else {
             server.mode()
         };
-        let target = Target::Ip(dial.target.0);
+        let target = match &dial.name {
+            Some(name) => Target::Name(name, dial.target.0.port()),
+            None => Target::Ip(dial.target.0),
+        };
         dial.out.clear();
         let protocol = &server.node.protocol;
         match Handshake::start(protocol, &target, mode, &mut dial.out) {

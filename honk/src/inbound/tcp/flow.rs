@@ -86,6 +86,8 @@ impl Drop for Bulk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
     Nothing,
+    /// Registered, but under the token of the time before the flow was decided.
+    Elsewhere,
     Input,
     InputAndRoom,
 }
@@ -105,6 +107,8 @@ pub(crate) struct Dial {
     /// Taken by the relay.
     pub(crate) client: Option<OwnedFd>,
     pub(crate) target: OrigDst,
+    /// What a proxy is asked for instead of the address.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) mark: Mark,
     /// `None` when the target is dialed itself.
     pub(crate) server: Option<Arc<ServerState>>,

@@ -1,7 +1,7 @@
 //! How other threads talk to an event loop.
 //!
-//! The queue needs no cap of its own: a flow has at most one lookup and one permit claim
-//! under way, is cancelled once and moves to another loop a few times; flows are capped.
+//! The queue needs no cap of its own: a flow has at most one check, one lookup and one permit
+//! claim under way, is cancelled once and moves to another loop a few times; flows are capped.
 
 use std::{
     io,
@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// Take over a connection that was accepted and admitted by a test.
     #[cfg(test)]
     Adopt(Box<(crate::socket::Accepted, crate::flow::Route)>),
+    /// Admit a connection that was accepted by a test.
+    #[cfg(test)]
+    Arrive(Box<crate::socket::Accepted>),
     /// Take over a bulk flow from a loop that has too many.
     Take(Box<Flow>),
     /// End a flow.
@@ -38,6 +41,8 @@ pub(crate) enum Command {
     Resolved(Token, Result<Candidates, DialError>),
     /// A dial permit became free.
     Permit(Token, Permit),
+    /// The name of a connection that is sniffed was checked.
+    Checked(Token),
     /// Accept no more.
     StopAccepting,
     /// Close all flows and end the loop.

@@ -6,6 +6,7 @@ mod dial;
 mod flow;
 mod mailbox;
 mod slab;
+mod sniff;
 mod worker;
 
 use std::{

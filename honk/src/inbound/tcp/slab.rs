@@ -1,7 +1,7 @@
 //! Flows of one event loop, addressed by tokens that are never mistaken for a later flow.
 
 /// Slot index, generation of the slot and which end of the flow, packed for epoll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Token(pub(crate) u64);
 
 const GENERATION: u32 = 0x7fff_ffff;

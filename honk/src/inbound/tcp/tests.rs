@@ -21,6 +21,7 @@ use crate::{
     socket::Accepted,
 };
 
+mod sniffing;
 mod spread;
 
 /// Loops behind a listener, with flows leaving as the world says.

@@ -28,6 +28,7 @@ use super::{
     flow::{Flow, Phase, Watch},
     mailbox::{Command, Mailbox},
     slab::{Slab, Token},
+    sniff::{SNIFFING, Sniffing},
 };
 use crate::{
     flow::CloseReason,
@@ -61,7 +62,7 @@ pub(super) const SERVER_EVENTS: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
-const CLIENT_EVENTS: EventFlags = EventFlags::IN
+pub(super) const CLIENT_EVENTS: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 
@@ -75,6 +76,8 @@ pub(super) struct Worker {
     pub(super) flows: Slab<Flow>,
     /// Flows in [`Phase::Dialing`].
     pub(super) dialing: usize,
+    /// Connections that are not flows yet.
+    pub(super) sniffing: Sniffing,
     pub(super) shop: Shop,
     /// Time of the current turn.
     pub(super) now: Instant,
@@ -113,6 +116,7 @@ impl Worker {
             epoll,
             flows: Slab::new(),
             dialing: 0,
+            sniffing: Sniffing::new(),
             shop: Shop::new(PipePool::new(pipes, SPARE_PIPES)),
             now,
             again: Vec::new(),
@@ -153,6 +157,7 @@ impl Worker {
                 self.command(command);
             }
         }
+        self.sniffing.clear();
         let tokens: Vec<_> = self.flows.tokens().collect();
         for token in tokens {
             self.close(token, CloseReason::Shutdown);
@@ -167,12 +172,14 @@ impl Worker {
                 // Its only purpose was to end the wait.
                 MAILBOX => {}
                 LISTENER..MAILBOX => self.accept((data - LISTENER) as usize),
+                SNIFFING..LISTENER => self.sniff_event(data, flags),
                 token => self.event(Token(token), flags),
             }
         }
         for token in std::mem::take(&mut self.again) {
             self.step(token);
         }
+        self.sniff_timeouts();
         if self.paused_until.is_some_and(|until| until <= self.now) {
             self.paused_until = None;
             if let Err(error) = self.watch_listeners() {
@@ -191,7 +198,7 @@ impl Worker {
         } else if self.flows.len() > 0 {
             wait = Some(self.next_sweep.saturating_duration_since(self.now));
         }
-        if let Some(until) = self.paused_until {
+        for until in self.paused_until.into_iter().chain(self.sniffing.next()) {
             let pause = until.saturating_duration_since(self.now);
             wait = Some(wait.map_or(pause, |w| w.min(pause)));
         }
@@ -277,9 +284,12 @@ impl Worker {
                 let (accepted, route) = *flow;
                 self.adopt(accepted, route);
             }
+            #[cfg(test)]
+            Command::Arrive(accepted) => self.admit(*accepted),
             Command::Take(flow) => self.take_over(*flow),
             Command::Cancel(token, reason) => self.close(token, reason),
             Command::Resolved(token, result) => self.resolved(token, result),
+            Command::Checked(token) => self.decide(token),
             Command::Permit(token, permit) => self.permitted(token, permit),
             Command::StopAccepting => {
                 self.unwatch_listeners();
@@ -363,6 +373,7 @@ impl Worker {
         let watched = match (flow.watch, wanted) {
             (Watch::Nothing, Watch::Input) => epoll::add(&self.epoll, fd, data, CLIENT_EVENTS),
             (Watch::Nothing, _) => epoll::add(&self.epoll, fd, data, SERVER_EVENTS),
+            (Watch::Elsewhere, Watch::Input) => epoll::modify(&self.epoll, fd, data, CLIENT_EVENTS),
             _ => epoll::modify(&self.epoll, fd, data, SERVER_EVENTS),
         };
         flow.watch = wanted;

@@ -9,7 +9,7 @@ use honk_policy::{
 };
 use honk_wire::{
     Target,
-    socks5::udp::{self, Header, MAX_PAYLOAD},
+    socks5::udp::{self, Header, MAX_DATAGRAM},
 };
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -101,17 +101,25 @@ impl Carrier {
         while datagrams.peek().is_some() && !sent.broken {
             let chunk: Vec<_> = datagrams.by_ref().take(BATCH).collect();
             for (slot, (flow, _)) in headers.iter_mut().zip(&chunk) {
-                *slot = (self.wrap == Wrap::Socks5).then(|| Header::new(flow.key.target));
+                let by_address = self.wrap == Wrap::Socks5 && flow.header.is_none();
+                *slot = by_address.then(|| Header::new(flow.key.target));
             }
             let out: Vec<_> = chunk
                 .iter()
                 .zip(&headers)
-                .filter(|((_, payload), header)| header.is_none() || payload.len() <= MAX_PAYLOAD)
                 .map(|(&(flow, payload), header)| Outgoing {
                     to: (self.wrap == Wrap::None).then_some(flow.key.target),
                     from: None,
-                    header: header.as_ref().map_or(&[], Header::as_bytes),
+                    header: match (&flow.header, header) {
+                        (Some(named), _) => named,
+                        (None, Some(header)) => header.as_bytes(),
+                        (None, None) => &[],
+                    },
                     payload,
+                })
+                .filter(|out| {
+                    let len = out.header.len() + out.payload.len();
+                    out.header.is_empty() || len <= MAX_DATAGRAM
                 })
                 .collect();
             sent.dropped += chunk.len() - out.len();

@@ -6,6 +6,7 @@
 
 mod carrier;
 mod dns;
+mod hold;
 mod reply;
 mod service;
 mod shares;
@@ -33,7 +34,7 @@ use self::{
     tunnel::Backlog,
     tunnels::Tunnels,
 };
-use super::counters::{UdpCounters, UdpSnapshot};
+use super::counters::{Cap, UdpCounters, UdpSnapshot};
 use crate::{
     dns::Dns,
     flow::{Admission, CloseReason, ReplySockets},
@@ -68,6 +69,8 @@ pub(crate) struct Snapshot {
     pub(crate) replies_evicted: u64,
     /// Bytes that wait for tunnels to open.
     pub(crate) queued_bytes: usize,
+    /// Flows whose first datagrams are held now.
+    pub(crate) held: usize,
 }
 
 /// The UDP side while it runs.
@@ -94,6 +97,7 @@ impl Udp {
             table: Table::new(),
             tunnels: Mutex::new(Tunnels::new(limits.tunnels)),
             shares: Shares::new(limits.flows),
+            holds: Cap::new(hold::MAX_HOLDS),
             backlog: Backlog::default(),
             replies: ReplyPool::new(replies, tproxy_port, limits.replies),
             accepting: AtomicBool::new(true),
@@ -129,6 +133,7 @@ impl Udp {
         self.stop_accepting();
         let mut tasks = std::mem::take(&mut *lock(&self.0.tasks));
         tasks.shutdown().await;
+        self.0.table.drop_holds();
         for flow in self.0.table.all() {
             self.0.end_flow(&flow, CloseReason::Shutdown);
         }
@@ -142,6 +147,7 @@ impl Udp {
             reply_sockets: self.0.replies.len(),
             replies_evicted: self.0.replies.evicted(),
             queued_bytes: self.0.backlog.bytes(),
+            held: self.0.holds.used(),
         }
     }
 }

@@ -13,7 +13,7 @@ use honk_policy::{
     id::Network,
     node::{Node, Protocol},
 };
-use honk_wire::dns::Explanation;
+use honk_wire::{dns::Explanation, socks5::udp::named_header};
 use tokio::{runtime::Handle, task::JoinSet};
 
 use super::{
@@ -28,8 +28,10 @@ use super::{
 };
 use crate::{
     dns::{self, Dns},
-    flow::{Admission, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
-    inbound::counters::UdpCounters,
+    flow::{
+        Admission, Answer, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Refusal, Route,
+    },
+    inbound::counters::{Cap, UdpCounters},
     outbound::{Dialer, error::DialError},
     socket::{
         Mark,
@@ -47,6 +49,8 @@ pub(super) struct Service {
     pub(super) table: Table,
     pub(super) tunnels: Mutex<Tunnels>,
     pub(super) shares: Arc<Shares>,
+    /// Flows whose first datagrams are held.
+    pub(super) holds: Arc<Cap>,
     pub(super) backlog: Backlog,
     pub(super) replies: ReplyPool,
     pub(super) accepting: AtomicBool,
@@ -75,8 +79,9 @@ impl Service {
         let mut run: Vec<(Arc<UdpFlow>, &[u8])> = Vec::new();
         for (id, payload) in datagrams {
             self.counters.received.inc();
-            let flow = match self.flow(id, now) {
-                Ok(flow) => flow,
+            let flow = match self.flow(id, payload, now) {
+                Ok(Some(flow)) => flow,
+                Ok(None) => continue,
                 Err(why) => {
                     self.turn_down(&id, payload, why);
                     continue;
@@ -99,7 +104,7 @@ impl Service {
     }
 
     /// Sends datagrams that share a tunnel.
-    fn send_run(self: &Arc<Self>, run: &mut Vec<(Arc<UdpFlow>, &[u8])>) {
+    pub(super) fn send_run(self: &Arc<Self>, run: &mut Vec<(Arc<UdpFlow>, &[u8])>) {
         if let Some((flow, _)) = run.first() {
             let tunnel = Arc::clone(&flow.tunnel);
             let sent = tunnel.send(run, &self.backlog, &self.counters);
@@ -111,12 +116,21 @@ impl Service {
         run.clear();
     }
 
-    /// The flow of a datagram, admitted when it is new.
-    fn flow(self: &Arc<Self>, id: FlowId, now: Instant) -> Result<Arc<UdpFlow>, Explanation> {
+    /// The flow of a datagram, admitted when it is new; none while the datagram is held.
+    fn flow(
+        self: &Arc<Self>,
+        id: FlowId,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<Option<Arc<UdpFlow>>, Explanation> {
         match self.table.find(&id, now) {
             Found::Live(flow) => {
                 self.counters.hits.inc();
-                Ok(flow)
+                Ok(Some(flow))
+            }
+            Found::Held(hold) => {
+                self.counters.hits.inc();
+                Ok(self.held(&hold, payload, now))
             }
             Found::Refused(why) => {
                 self.counters.drop_policy.inc();
@@ -124,12 +138,17 @@ impl Service {
             }
             Found::Unknown => {
                 self.counters.misses.inc();
-                self.admit(id, now)
+                self.admit(id, payload, now)
             }
         }
     }
 
-    fn admit(self: &Arc<Self>, id: FlowId, now: Instant) -> Result<Arc<UdpFlow>, Explanation> {
+    fn admit(
+        self: &Arc<Self>,
+        id: FlowId,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<Option<Arc<UdpFlow>>, Explanation> {
         if !self.accepting.load(Relaxed) {
             self.counters.drop_closed.inc();
             return Err(Explanation::NetworkError);
@@ -150,7 +169,22 @@ impl Service {
             client: ClientAddr(id.client),
             target: OrigDst(id.target),
         };
-        let route = match self.admission.admit(&new) {
+        match self.admission.ask(&new) {
+            Ok(Answer::Go(route)) => self.enlist(id, Ok(route), place, now).map(Some),
+            Ok(Answer::Sniff(flow)) => Ok(self.sniff(id, flow, place, payload, now)),
+            Err(refusal) => self.enlist(id, Err(refusal), place, now).map(Some),
+        }
+    }
+
+    /// Takes a decided flow into a tunnel and the table.
+    pub(super) fn enlist(
+        self: &Arc<Self>,
+        id: FlowId,
+        route: Result<Route, Refusal>,
+        place: Place,
+        now: Instant,
+    ) -> Result<Arc<UdpFlow>, Explanation> {
+        let route = match route {
             Ok(route) if carries(&route.leaf.protocol) => route,
             refused => {
                 if let Ok(route) = refused {
@@ -186,10 +220,16 @@ impl Service {
         now: Instant,
     ) -> Option<Arc<UdpFlow>> {
         let (mut guard, mut place) = (route.guard, place);
+        // Behind a name is an address that only the server knows: its replies can be told from
+        // those of other flows only where there are none.
+        let alone = route.name.is_some().then_some(id.target);
+        let header = route.name.as_deref();
+        let header = header.and_then(|name| named_header(name, id.target.port()));
         // A tunnel may end between finding and joining it; the one after that is new.
         for _ in 0..2 {
-            let tunnel = self.tunnel(id.client, &route.leaf, route.mark, now)?;
-            let flow = self.table.flow(id, tunnel, guard, place, now);
+            let tunnel = self.tunnel(id.client, &route.leaf, route.mark, alone, now)?;
+            let parts = (guard, place);
+            let flow = self.table.flow(id, tunnel, parts, header.clone(), now);
             if flow.tunnel.join(&flow) {
                 return Some(flow);
             }
@@ -205,6 +245,7 @@ impl Service {
         from: SocketAddr,
         leaf: &Arc<Node>,
         rule_mark: u32,
+        alone: Option<SocketAddr>,
         now: Instant,
     ) -> Option<Arc<Tunnel>> {
         let mark = self.dialer.mark(rule_mark);
@@ -212,6 +253,7 @@ impl Service {
             client: from,
             leaf: leaf.id,
             mark: mark.0,
+            alone,
         };
         let now = self.table.millis(now);
         let mut tunnels = lock(&self.tunnels);

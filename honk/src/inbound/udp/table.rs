@@ -18,7 +18,7 @@ use std::{
 use honk_policy::id::NodeId;
 use honk_wire::dns::Explanation;
 
-use super::{shares::Place, tunnel::Tunnel};
+use super::{hold::Hold, shares::Place, tunnel::Tunnel};
 use crate::{
     flow::{CloseReason, FlowEntry, FlowGuard},
     inbound::counters::{Cap, Seat},
@@ -50,6 +50,8 @@ pub(super) struct TunnelKey {
     pub(super) client: SocketAddr,
     pub(super) leaf: NodeId,
     pub(super) mark: u32,
+    /// The target, if the flow shares its tunnel with no other.
+    pub(super) alone: Option<SocketAddr>,
 }
 
 /// A live flow.
@@ -58,6 +60,8 @@ pub(super) struct UdpFlow {
     pub(super) key: FlowId,
     pub(super) tunnel: Arc<Tunnel>,
     pub(super) entry: Arc<FlowEntry>,
+    /// What a SOCKS5 server is told instead of the address.
+    pub(super) header: Option<Box<[u8]>>,
     /// Taken by whoever ends the flow.
     guard: Mutex<Option<FlowGuard>>,
     /// Datagrams that wait for the tunnel to open.
@@ -75,6 +79,8 @@ pub(super) struct UdpFlow {
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Live(Arc<UdpFlow>),
+    /// Not decided yet.
+    Held(Arc<Hold>),
     /// Drop: refused a moment ago.
     Refused(Explanation),
     Unknown,
@@ -83,6 +89,7 @@ pub(super) enum Found {
 #[derive(Debug)]
 enum Slot {
     Live(Arc<UdpFlow>),
+    Held(Arc<Hold>),
     /// Until when and why; the seat gives its place back.
     Refused(Instant, Explanation, #[allow(dead_code)] Seat),
 }
@@ -109,6 +116,7 @@ impl Table {
     pub(super) fn find(&self, key: &FlowId, now: Instant) -> Found {
         match self.shard(key).get(key) {
             Some(Slot::Live(flow)) => Found::Live(Arc::clone(flow)),
+            Some(Slot::Held(hold)) => Found::Held(Arc::clone(hold)),
             Some(Slot::Refused(until, why, _)) if *until > now => Found::Refused(*why),
             _ => Found::Unknown,
         }
@@ -119,14 +127,15 @@ impl Table {
         &self,
         key: FlowId,
         tunnel: Arc<Tunnel>,
-        guard: FlowGuard,
-        place: Place,
+        (guard, place): (FlowGuard, Place),
+        header: Option<Box<[u8]>>,
         now: Instant,
     ) -> Arc<UdpFlow> {
         Arc::new(UdpFlow {
             key,
             tunnel,
             entry: Arc::clone(&guard.entry),
+            header,
             guard: Mutex::new(Some(guard)),
             queued: AtomicUsize::new(0),
             opaque: AtomicBool::new(false),
@@ -145,6 +154,29 @@ impl Table {
         }
         shard.insert(flow.key, Slot::Live(Arc::clone(flow)));
         None
+    }
+
+    /// Stores a held flow, unless another receive loop was faster.
+    pub(super) fn hold(&self, hold: &Arc<Hold>) {
+        let mut shard = self.shard(&hold.id);
+        if !matches!(shard.get(&hold.id), Some(Slot::Live(_) | Slot::Held(_))) {
+            shard.insert(hold.id, Slot::Held(Arc::clone(hold)));
+        }
+    }
+
+    /// Forgets a held flow.
+    pub(super) fn unhold(&self, key: &FlowId) {
+        let mut shard = self.shard(key);
+        if matches!(shard.get(key), Some(Slot::Held(_))) {
+            shard.remove(key);
+        }
+    }
+
+    /// Forgets all held flows.
+    pub(super) fn drop_holds(&self) {
+        for shard in &self.shards {
+            lock(shard).retain(|_, slot| !matches!(slot, Slot::Held(_)));
+        }
     }
 
     /// Takes the very flow out; false when it is not there any more.
@@ -200,6 +232,8 @@ impl Table {
                     }
                     true
                 }
+                // Its timer looks after it.
+                Slot::Held(_) => true,
                 Slot::Refused(until, ..) => *until > now,
             });
         }
@@ -210,7 +244,7 @@ impl Table {
     pub(super) fn all(&self) -> Vec<Arc<UdpFlow>> {
         let live = |slot: &Slot| match slot {
             Slot::Live(flow) => Some(Arc::clone(flow)),
-            Slot::Refused(..) => None,
+            Slot::Held(_) | Slot::Refused(..) => None,
         };
         let of_shard = |s: &Mutex<HashMap<_, _>>| lock(s).values().filter_map(live).collect();
         self.shards.iter().flat_map::<Vec<_>, _>(of_shard).collect()

@@ -17,6 +17,8 @@ use tokio::{
 use super::{table::FlowId, *};
 use crate::{flow::Refusal, inbound::testkit::*};
 
+mod sniffing;
+
 /// Makes sockets that are bound like transparent ones, as far as loopback allows: a free port
 /// stands for the asked one, which somebody else on this machine may have.
 #[derive(Default)]

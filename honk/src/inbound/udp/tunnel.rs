@@ -23,17 +23,17 @@ const FLOW_QUEUE: usize = 64;
 /// Bytes that wait for tunnels, all together.
 const GLOBAL_QUEUE: usize = 8 << 20;
 
-/// Bytes waiting in all tunnels.
+/// Bytes waiting in all tunnels and held flows.
 #[derive(Debug, Default)]
 pub(super) struct Backlog(AtomicUsize);
 
 impl Backlog {
-    fn take(&self, bytes: usize) -> bool {
+    pub(super) fn take(&self, bytes: usize) -> bool {
         let grant = |n: usize| (n + bytes <= GLOBAL_QUEUE).then_some(n + bytes);
         self.0.fetch_update(Relaxed, Relaxed, grant).is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    pub(super) fn give_back(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Relaxed);
     }
 
@@ -138,8 +138,8 @@ impl Tunnel {
         state.flows.get(&source).or(state.latest.as_ref()).cloned()
     }
 
-    /// The only target with this port: what a reply from a name must mean, since this side
-    /// never sends names.
+    /// The only target with this port: what a reply from a name must mean, since a flow that is
+    /// dialed by name has its tunnel for itself.
     pub(super) fn only_target(&self, port: u16) -> Option<SocketAddr> {
         let state = lock(&self.state);
         let mut with_port = state.flows.keys().filter(|target| target.port() == port);

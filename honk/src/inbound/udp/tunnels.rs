@@ -191,6 +191,7 @@ mod tests {
             client: ([10, 0, 0, who.0], who.1).into(),
             leaf: NodeId(Uuid::from_u128(1)),
             mark: 0,
+            alone: None,
         };
         let shortage = tunnels.make_room(client(&key), now);
         if shortage.as_ref().is_some_and(|s| s.victim.is_none()) {

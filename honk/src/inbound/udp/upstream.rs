@@ -236,9 +236,13 @@ pub(super) async fn deliver_own(
     }
 }
 
-/// The address a reply came from. A name can only mean a target of this tunnel, because this
-/// side never sends names.
+/// The address a reply came from. Only the server knows the address behind a name: whatever
+/// comes through the tunnel of such a flow is from its target. A name as the source can only
+/// mean a target of this tunnel.
 fn address(tunnel: &Tunnel, source: Target<'_>) -> Option<SocketAddr> {
+    if let Some(target) = tunnel.key.alone {
+        return Some(target);
+    }
     match source {
         Target::Ip(addr) => Some(addr),
         Target::Name(name, port) => match name.parse::<IpAddr>() {

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::addr::{self, AddrError, Target};
 
-/// Longest header this client writes: it names targets by address.
+/// Longest header with an address.
 pub const MAX_HEADER: usize = 3 + 1 + 16 + 2;
-/// Largest payload that fits a UDP datagram behind the longest address header.
-pub const MAX_PAYLOAD: usize = 65_485;
+/// Largest content of a UDP datagram over IPv4, header included.
+pub const MAX_DATAGRAM: usize = 65_507;
 
 /// Why a datagram from the relay was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +59,13 @@ impl Header {
     }
 }
 
+/// The header for a target with a name; `None` for a name that does not fit.
+pub fn named_header(name: &str, port: u16) -> Option<Box<[u8]>> {
+    let mut header = vec![0; 3];
+    addr::encode(&Target::Name(name, port), &mut header).ok()?;
+    Some(header.into())
+}
+
 /// Splits a datagram from the relay into its source and its payload, which may be empty.
 pub fn parse(datagram: &[u8]) -> Result<(Target<'_>, &[u8]), Error> {
     let Some((&[_, _, fragment], rest)) = datagram.split_first_chunk::<3>() else {
@@ -102,6 +109,8 @@ mod tests {
     fn names_are_passed_on() {
         let datagram = b"\0\0\0\x03\x03dns\0\x35hi";
         assert_eq!(parse(datagram), Ok((Target::Name("dns", 53), &b"hi"[..])));
+        assert_eq!(named_header("dns", 53).as_deref(), Some(&datagram[..9]));
+        assert_eq!(named_header(&"x".repeat(256), 53), None);
     }
 
     proptest::proptest! {

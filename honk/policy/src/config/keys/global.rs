@@ -2,7 +2,7 @@
 
 use super::{
     super::value::Unit::{Millis, Seconds},
-    Built::{Deprecated, No, NoOp, Only, Yes},
+    Built::{Deprecated, No, NoOp, Yes},
     Key,
     Kind::*,
     Reload::{Hot, Restart},
@@ -64,9 +64,9 @@ pub const GLOBAL: &[Key] = &[
     row("check_tolerance", Duration(Millis, 0, 65_535), "50ms", Hot, Yes,
         "default `tolerance` of urltest groups"),
     row("dial_mode", AnyCaseWord(&["ip", "domain", "domain+", "domain++"]), "domain", Hot,
-        Only(&["ip"]), "whether flows are sniffed and what proxies are given: name or address"),
+        Yes, "whether flows are sniffed and what proxies are given: name or address"),
     row("allow_insecure", Bool, "false", Hot, No, "skip TLS verification for all nodes"),
-    row("sniffing_timeout", Duration(Millis, 0, 10_000), "30ms", Hot, Only(&["0ms"]),
+    row("sniffing_timeout", Duration(Millis, 0, 10_000), "30ms", Hot, Yes,
         "how long the first bytes of a client are awaited"),
     row("tls_implementation", Word(&["tls", "utls"], &[]), "tls", Hot, No,
         "plain or browser-shaped ClientHello"),

@@ -57,8 +57,6 @@ pub enum Built {
     No,
     /// Its whole section is not served; the refusal names the section.
     Section,
-    /// Only these values are served when the key is written at all.
-    Only(&'static [&'static str]),
     /// Accepted without effect; other values than the default get W214.
     NoOp,
     /// Left over from dae: accepted without effect, W213.
