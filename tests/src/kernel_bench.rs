@@ -52,6 +52,7 @@ fn measure(quick: bool) -> Result<Vec<Figure>> {
         figures: Vec::new(),
     };
     bench.known_flows()?;
+    bench.local_processes();
     bench.private_side();
     bench.listener()?;
     bench.new_flows()?;
@@ -68,11 +69,15 @@ struct Bench {
 
 impl Bench {
     fn measure(&mut self, name: &str, target: f64, program: &str, p: &Packet) {
+        self.measure_in(name, target, program, p, Ctx::default());
+    }
+
+    fn measure_in(&mut self, name: &str, target: f64, program: &str, p: &Packet, ctx: Ctx) {
         let data = p.build();
         let mut ns: Vec<u32> = (0..self.rounds)
             .map(|_| {
                 self.rig
-                    .repeat(program, &data, &mut Ctx::default(), self.repeat)
+                    .repeat(program, &data, &mut { ctx }, self.repeat)
                     .ns
             })
             .collect();
@@ -164,6 +169,25 @@ impl Bench {
         self.measure("datapath.proxied", 250.0, LAN, &data);
         self.rig.del("FLOW", &bytes(&data.key()));
         Ok(())
+    }
+
+    /// F08: what leaves the gateway through a WAN interface, forwarded and its own.
+    fn local_processes(&mut self) {
+        const WAN: &str = "wan_egress_l2";
+        let data = tcp(CLIENT, ORIGIN, ACK);
+        let forwarded = Ctx {
+            ingress_ifindex: self.rig.lan().index(),
+            ..Ctx::default()
+        };
+        self.measure_in("datapath.wan_forwarded", 15.0, WAN, &data, forwarded);
+        let own = Ctx {
+            mark: self.rig.param().own_mark,
+            ..Ctx::default()
+        };
+        self.measure_in("datapath.wan_own", 25.0, WAN, &data, own);
+        self.measure("datapath.wan_direct", 140.0, WAN, &data);
+        let reply = tcp(ORIGIN, CLIENT, ACK);
+        self.measure("datapath.wan_in", 60.0, "wan_ingress_l2", &reply);
     }
 
     /// F09: the private side.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::scene::{DIRECT, DIRECT_V6, PROXIED, PROXIED_V6, Scene, at, config_of, play};
-use honk_tests::serve::ECHO;
+use honk_tests::serve::{DNS, ECHO};
 use honk_tests::snapshot::Snapshot;
 use honk_tests::{client, wait};
 
@@ -62,6 +62,32 @@ fn the_gateways_own_traffic_follows_the_rules() {
         ensure!(tcp(scene, PROXIED)? == addr::HG_WAN, "after the stop");
         Ok(())
     });
+}
+
+#[test]
+fn the_gateways_queries_are_relayed_and_name_its_flows() {
+    play(
+        "the_gateways_queries_are_relayed_and_name_its_flows",
+        |scene| {
+            let honk = start(scene, "wan", "domain(suffix: a.o1.test) -> proxy")?;
+            let ask = |server, name: &str| {
+                let hg = &scene.lab.hg;
+                hg.run(|| client::dns(at(server, DNS), name, false))
+                    .with_context(|| format!("{name} at {server}"))
+            };
+            for (server, asker) in [(PROXIED, addr::HP), (DIRECT, addr::HG_WAN)] {
+                let found = ask(server, "whoami.test")?;
+                ensure!(found == [asker], "{server} was asked by {found:?}");
+            }
+            ensure!(tcp(scene, DIRECT)? == addr::HG_WAN, "no name yet");
+            ensure!(ask(DIRECT, "www.a.o1.test")? == [DIRECT]);
+            ensure!(tcp(scene, DIRECT)? == addr::HP, "by name");
+            // Datagrams of a flow that was direct stay so; this one is new.
+            ensure!(udp(scene, DIRECT)? == addr::HP, "by name");
+            ensure!(honk.stop()?.success());
+            Ok(())
+        },
+    );
 }
 
 /// What the kernel calls this test's process.

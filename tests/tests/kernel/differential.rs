@@ -1,15 +1,21 @@
-//! The kernel against the reference evaluator, on random rules and packets.
+//! The kernel against the reference evaluator, on random rules and packets, of clients and of
+//! the gateway itself.
 //!
 //! Values come from small pools, so that prefixes nest, ranges overlap and packets hit rules.
-//! `HONK_KERNEL_PACKETS` changes how many packets are tried.
+//! `HONK_KERNEL_PACKETS` changes how many packets are tried, a hundred for each rule set.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use honk_common::flow::FLAG_MUST;
 use honk_common::key::{FlowKey, from_bytes, is_v4_mapped, to_bytes};
 use honk_common::outbound::{BLOCK, CONTROL, DIRECT, MUST_RULES};
+use honk_common::route::DomainVal;
 use honk_policy::routing::oracle::Oracle;
-use honk_policy::routing::rule::{Cond, FlowFacts, Prefix, RuleLine, RuleSet, Test, Verdict};
+use honk_policy::routing::rule::{
+    Cond, DomainTest, FlowFacts, Prefix, RuleLine, RuleSet, Test, Verdict,
+};
+use honk_policy::routing::{compile, eval_tables};
 use honk_tests::kernel::packet::{HOP_BY_HOP, Packet, SYN, tcp, udp};
 use honk_tests::kernel::{Ctx, NEXT, REDIRECT, Rig, SHOT, bytes};
 
@@ -54,6 +60,9 @@ const V4: [&str; 6] = [
 const V6: [&str; 4] = ["2001:db8::1", "2001:db8:0:1::77", "2001:db9::1", "fd66::2"];
 const PORTS: [u16; 9] = [1, 52, 53, 54, 80, 443, 444, 1000, 65_535];
 
+/// Suffixes of rules, and names of addresses.
+const NAMES: [&str; 5] = ["a.b", "x.a.b", "d.c", "c", "elsewhere.org"];
+
 fn address(r: &mut Rng, v6: bool) -> [u8; 16] {
     let seed = if v6 { r.pick(&V6) } else { r.pick(&V4) };
     let bits = u128::from_be_bytes(to_bytes(seed.parse().expect("an address")));
@@ -95,7 +104,10 @@ fn some<T>(r: &mut Rng, most: usize, mut one: impl FnMut(&mut Rng) -> T) -> Vec<
 }
 
 fn condition(r: &mut Rng) -> Cond {
-    let test = match r.below(12) {
+    let test = match r.below(14) {
+        12 | 13 => Test::Domain(some(r, 2, |r| {
+            DomainTest::Suffix(r.pick(&NAMES).to_owned())
+        })),
         0..=3 => Test::Dest(some(r, 6, prefix)),
         4 | 5 => Test::Source(some(r, 4, prefix)),
         6 | 7 => Test::DestPort(some(r, 3, range)),
@@ -164,7 +176,8 @@ fn ip(a: [u8; 16]) -> IpAddr {
     }
 }
 
-fn facts(p: &Packet) -> FlowFacts {
+/// What is known of a packet; local processes have no MAC, and `name` is the only one.
+fn facts(p: &Packet, local: bool, name: Option<&str>) -> FlowFacts {
     let k = p.key();
     FlowFacts {
         src: k.src,
@@ -172,10 +185,10 @@ fn facts(p: &Packet) -> FlowFacts {
         sport: k.sport,
         dport: k.dport,
         tcp: p.proto == 6,
-        mac: p.smac,
+        mac: if local { [0; 6] } else { p.smac },
         dscp: p.dscp,
         pname: [0; 16],
-        domain: None,
+        domain: name.map(str::to_owned),
     }
 }
 
@@ -183,9 +196,13 @@ fn facts(p: &Packet) -> FlowFacts {
 type Outcome = (i32, u32, Option<(u8, bool, u32, u16)>);
 
 /// What L8-L11 make of the rules' verdict with living groups and ordinary mode.
-fn expected(v: &Verdict, p: &Packet) -> Outcome {
+fn expected(v: &Verdict, p: &Packet, local: bool) -> Outcome {
     let dns = p.dst.port() == 53;
-    let ordinal = if dns && !v.must { CONTROL } else { v.ordinal.0 };
+    let mut ordinal = if dns && !v.must { CONTROL } else { v.ordinal.0 };
+    if local && ordinal == DIRECT && v.mark != 0 {
+        // The route of a local packet does not follow the mark.
+        ordinal = CONTROL;
+    }
     let kept = Some((ordinal, v.must, v.mark, v.rule));
     let entry = if p.proto == 17 && dns { None } else { kept };
     match ordinal {
@@ -196,9 +213,10 @@ fn expected(v: &Verdict, p: &Packet) -> Outcome {
     }
 }
 
-fn observed(rig: &Rig, p: &Packet) -> Outcome {
+fn observed(rig: &Rig, p: &Packet, local: bool) -> Outcome {
     let mut ctx = Ctx::default();
-    let verdict = rig.run(LAN, &p.build(), &mut ctx).outcome();
+    let program = if local { "wan_egress_l2" } else { LAN };
+    let verdict = rig.run(program, &p.build(), &mut ctx).outcome();
     let entry = flow(rig, p).map(|f| {
         let w = word(rig, p);
         (w.ordinal, w.flags & FLAG_MUST != 0, w.mark, f.rule)
@@ -218,18 +236,44 @@ fn the_kernel_decides_like_the_reference() {
         let mut r = Rng(round as u64);
         let set = rule_set(&mut r);
         let oracle = Oracle::new(&set);
-        install(&mut rig, &set, round as u32 + 1);
+        let tables = compile(&set).expect("rules within the limits");
+        let packets: Vec<Packet> = (0..PACKETS_PER_SET).map(|_| packet(&mut r)).collect();
+        let mut names: BTreeMap<[u8; 16], Vec<&str>> = BTreeMap::new();
+        for p in &packets {
+            let owners = r.below(4).saturating_sub(1);
+            let owners = (0..owners).map(|_| r.pick(&NAMES)).collect();
+            names.insert(p.key().dst, owners);
+        }
+        let known: BTreeMap<[u8; 16], DomainVal> = names
+            .iter()
+            .filter_map(|(addr, owners)| {
+                let calls: Vec<_> = owners.iter().map(|n| oracle.domain_calls(n)).collect();
+                Some((*addr, oracle.domain_value(&calls)?))
+            })
+            .collect();
+        let entries: Vec<_> = known.iter().map(|(addr, value)| (*addr, *value)).collect();
+        let generation = round as u32 + 1;
+        rig.install_names(&entries, generation).expect("names fit");
+        rig.install(&tables, generation).expect("tables fit");
         rig.clear("FLOW", size_of::<FlowKey>());
-        for i in 0..PACKETS_PER_SET {
-            let p = packet(&mut r);
-            let verdict = oracle.eval(&facts(&p));
-            let want = expected(&verdict, &p);
+        for (i, p) in packets.iter().enumerate() {
+            let local = i % 2 == 1;
+            let dst = p.key().dst;
+            let owners = &names[&dst];
+            let facts = facts(p, local, owners.first().copied());
+            let verdict = if owners.len() > 1 {
+                // Any owner counts; there is no single name the reference could take.
+                eval_tables(&tables, &facts, known.get(&dst))
+            } else {
+                oracle.eval(&facts)
+            };
+            let want = expected(&verdict, p, local);
             rig.del("FLOW", &bytes(&p.key()));
             rig.del("DCACHE", &bytes(&p.key()));
-            let got = observed(&rig, &p);
+            let got = observed(&rig, p, local);
             assert_eq!(
                 got, want,
-                "seed {round}, packet {i}: {p:?}\n{verdict:?}\n{set:#?}"
+                "seed {round}, packet {i}, names {owners:?}: {p:?}\n{verdict:?}\n{set:#?}"
             );
             outcomes[[NEXT, SHOT, REDIRECT]
                 .iter()
