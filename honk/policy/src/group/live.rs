@@ -76,11 +76,21 @@ impl Resolver<'_> {
     /// The selections of a group. `same` says that no node is judged differently by family.
     pub(super) fn settle(&self, index: usize, same: bool) -> Live {
         let before = &self.live[index];
+        let nested = &self.groups[index].nested;
         let mut kept = before.kept;
         let mut raw: Grid<Outcome> = Live::default().subs;
         for network in [TCP, UDP] {
             for family in [V4, V6] {
-                if family == V6 && same && before.kept[network][V4] == before.kept[network][V6] {
+                // What a group has kept from the past may differ, its own or that of one below.
+                let as_v4 = |child: &usize| {
+                    let subs = &self.live[*child].subs[network];
+                    subs[V4] == subs[V6]
+                };
+                if family == V6
+                    && same
+                    && before.kept[network][V4] == before.kept[network][V6]
+                    && nested.iter().all(as_v4)
+                {
                     raw[network][V6] = raw[network][V4].clone();
                     kept[network][V6] = kept[network][V4];
                     continue;
