@@ -8,7 +8,7 @@ use honk_tests::client;
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::load::Load;
-use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
+use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config, play};
 use honk_tests::serve::{ECHO, Fault};
 
 #[test]
@@ -70,6 +70,51 @@ fn t70_switching_under_load_fails_no_flow() {
         ensure!(done > 50, "only {done} flows");
         Ok(())
     });
+}
+
+#[test]
+fn loadbalance_takes_the_upstreams_in_turn() {
+    play("loadbalance_takes_the_upstreams_in_turn", |scene| {
+        let _honk = Honk::start(&scene.lab, &automatic("loadbalance"))?;
+        let hc1 = &scene.lab.hc1;
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            seen.push(hc1.run(|| client::whoami_tcp(PROXIED))?.ip());
+        }
+        let via = |upstream| seen.iter().filter(|ip| **ip == upstream).count();
+        ensure!((via(addr::HP), via(addr::HP2)) == (4, 4), "{seen:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_pin_of_an_automatic_group_ends_with_the_next_activation() {
+    play(
+        "a_pin_of_an_automatic_group_ends_with_the_next_activation",
+        |scene| {
+            let honk = Honk::start(&scene.lab, &automatic("fallback"))?;
+            let hc1 = &scene.lab.hc1;
+            let upstream = || Ok::<_, anyhow::Error>(hc1.run(|| client::whoami_tcp(PROXIED))?.ip());
+            ensure!(upstream()? == addr::HP);
+            honk.home.must(&["group", "select", "proxy", "up2"])?;
+            for _ in 0..3 {
+                ensure!(upstream()? == addr::HP2);
+            }
+            honk.home.must(&["reload"])?;
+            ensure!(upstream()? == addr::HP);
+            Ok(())
+        },
+    );
+}
+
+/// The scene's group with two members and another policy.
+fn automatic(policy: &str) -> String {
+    config()
+        .replace("name(up1, up2, up3)", "name(up1, up2)")
+        .replace(
+            "policy: selector\n        default: up1",
+            &format!("policy: {policy}"),
+        )
 }
 
 #[test]
