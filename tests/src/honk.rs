@@ -205,13 +205,18 @@ impl Honk {
     pub fn start_in(home: Home) -> Result<Self> {
         let mut honk = Self::spawn(home)?;
         // In short steps, so that a daemon that refuses fails the test at once.
-        wait::until("the daemon to start or end", PATIENCE, || {
-            let started = honk.home.cli(&["status", "--wait", "1"]);
-            let ended = matches!(honk.child.try_wait(), Ok(Some(_)) | Err(_));
-            (ended || started.is_ok_and(|output| output.status.success())).then_some(())
-        })?;
-        honk.wait_running()?;
-        Ok(honk)
+        let started = wait::until("the daemon to start or end", PATIENCE, || {
+            let status = honk.home.cli(&["status", "--wait", "1"]);
+            if status.is_ok_and(|output| output.status.success()) {
+                return Some(true);
+            }
+            matches!(honk.child.try_wait(), Ok(Some(_)) | Err(_)).then_some(false)
+        });
+        match started {
+            Ok(true) => Ok(honk),
+            Ok(false) => bail!("the daemon did not start\n{}", honk.home.log_tail()),
+            Err(error) => Err(error.context(honk.home.log_tail())),
+        }
     }
 
     /// Starts without waiting.
@@ -228,14 +233,6 @@ impl Honk {
             .spawn()
             .context("cannot start the daemon")?;
         Ok(Self { home, child })
-    }
-
-    /// Waits until the gate is open and every named interface is hooked.
-    pub fn wait_running(&self) -> Result<()> {
-        self.home
-            .must(&["status", "--wait", "1"])
-            .context("the daemon did not start")
-            .map(drop)
     }
 
     /// Its process id.
