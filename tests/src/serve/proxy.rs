@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-use super::{CONNECT, Fault, Faults, SOCKS, http, origin, socks};
+use super::{CONNECT, Fault, Faults, SOCKS, dns, http, origin, socks};
 use crate::netns::Netns;
 
 /// How an upstream is started.
@@ -210,7 +210,7 @@ async fn connect_method(mut stream: TcpStream, fault: Fault, upstream: &Upstream
             return stream.write_all(text.as_bytes()).await;
         }
     }
-    let address: Option<SocketAddr> = target.parse().ok();
+    let address = target.parse().ok().or_else(|| named(target));
     let dialed = match address {
         Some(address) if fault != Fault::Refuse => TcpStream::connect(address).await.ok(),
         _ => None,
@@ -238,6 +238,12 @@ async fn connect_method(mut stream: TcpStream, fault: Fault, upstream: &Upstream
         upstream,
     )
     .await
+}
+
+/// The address of a target with a name.
+fn named(target: &str) -> Option<SocketAddr> {
+    let (name, port) = target.rsplit_once(':')?;
+    Some(SocketAddr::new(dns::resolve(name)?, port.parse().ok()?))
 }
 
 /// Copies both ways until both sides have ended; logs the bytes.

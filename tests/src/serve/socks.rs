@@ -19,7 +19,7 @@ pub(super) async fn serve(mut stream: TcpStream, fault: Fault, up: &Upstream) ->
     let user = greet(&mut stream, up).await?;
     let mut head = [0; 3];
     stream.read_exact(&mut head).await?;
-    let target = read_address(&mut stream).await?;
+    let (asked, target) = read_address(&mut stream).await?;
     if fault == Fault::Refuse {
         return reply(&mut stream, REFUSED, unspecified()).await;
     }
@@ -27,7 +27,7 @@ pub(super) async fn serve(mut stream: TcpStream, fault: Fault, up: &Upstream) ->
         CONNECT => match TcpStream::connect(target).await {
             Ok(far) => {
                 reply(&mut stream, 0, far.local_addr()?).await?;
-                relay("socks5", user, target.to_string(), stream, far, fault, up).await
+                relay("socks5", user, asked, stream, far, fault, up).await
             }
             Err(_) => reply(&mut stream, REFUSED, unspecified()).await,
         },
@@ -69,17 +69,28 @@ async fn read_counted(stream: &mut TcpStream) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-async fn read_address(stream: &mut TcpStream) -> Result<SocketAddr> {
+/// The target as the client wrote it, and its address.
+async fn read_address(stream: &mut TcpStream) -> Result<(String, SocketAddr)> {
+    let mut asked = None;
     let ip: IpAddr = match stream.read_u8().await? {
         1 => Ipv4Addr::from(stream.read_u32().await?).into(),
         4 => Ipv6Addr::from(stream.read_u128().await?).into(),
         3 => {
             let name = read_counted(stream).await?;
-            dns::resolve(&String::from_utf8_lossy(&name)).ok_or_else(|| bad("unknown name"))?
+            let name = asked.insert(String::from_utf8_lossy(&name).into_owned());
+            dns::resolve(name).ok_or_else(|| bad("unknown name"))?
         }
         _ => return Err(bad("unknown address type")),
     };
-    Ok(SocketAddr::new(ip, stream.read_u16().await?))
+    let address = SocketAddr::new(ip, stream.read_u16().await?);
+    Ok((written(asked.as_deref(), address), address))
+}
+
+fn written(name: Option<&str>, address: SocketAddr) -> String {
+    name.map_or_else(
+        || address.to_string(),
+        |name| format!("{name}:{}", address.port()),
+    )
 }
 
 async fn reply(stream: &mut TcpStream, code: u8, bound: SocketAddr) -> Result<()> {
@@ -123,9 +134,9 @@ async fn associate(mut stream: TcpStream, user: String, up: &Upstream) -> Result
             Ok((length, from)) = inner.recv_from(&mut from_client) => {
                 client = Some(from);
                 let packet = &from_client[..length];
-                let Some((target, at)) = datagram_target(packet) else { continue };
+                let Some((asked, target, at)) = datagram_target(packet) else { continue };
                 if !flows.contains_key(&target) {
-                    up.open(&target.to_string());
+                    up.open(&asked);
                 }
                 flows.entry(target).or_default().0 += (length - at) as u64;
                 let outer = if target.is_ipv4() { &outer4 } else { &outer6 };
@@ -161,25 +172,26 @@ async fn send_back(inner: &UdpSocket, to: Option<SocketAddr>, from: SocketAddr, 
     let _ = inner.send_to(&packet, to).await;
 }
 
-/// Target and payload offset of a client's datagram; fragments are refused.
-fn datagram_target(packet: &[u8]) -> Option<(SocketAddr, usize)> {
+/// Target as written, its address and the payload offset of a client's datagram; fragments are
+/// refused.
+fn datagram_target(packet: &[u8]) -> Option<(String, SocketAddr, usize)> {
     if *packet.get(2)? != 0 {
         return None;
     }
+    let mut asked = None;
     let (ip, at): (IpAddr, usize) = match *packet.get(3)? {
         1 => (<[u8; 4]>::try_from(packet.get(4..8)?).ok()?.into(), 8),
         4 => (<[u8; 16]>::try_from(packet.get(4..20)?).ok()?.into(), 20),
         3 => {
             let end = 5 + usize::from(*packet.get(4)?);
-            (
-                dns::resolve(&String::from_utf8_lossy(packet.get(5..end)?))?,
-                end,
-            )
+            let name = String::from_utf8_lossy(packet.get(5..end)?).into_owned();
+            (dns::resolve(asked.insert(name))?, end)
         }
         _ => return None,
     };
     let port = u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]);
-    Some((SocketAddr::new(ip, port), at + 2))
+    let address = SocketAddr::new(ip, port);
+    Some((written(asked.as_deref(), address), address, at + 2))
 }
 
 fn unspecified() -> SocketAddr {
