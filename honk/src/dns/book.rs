@@ -16,6 +16,8 @@ use super::{Known, Wanted, counters::Snapshot};
 
 /// Entries written while others wait for the memory.
 const PORTION: usize = 256;
+/// How often leases that ended are looked for, in seconds.
+const SWEEP: u64 = 10;
 /// How often a failing map is told.
 const TELL: Duration = Duration::from_secs(5);
 
@@ -47,6 +49,8 @@ pub(super) struct Book {
     pub(super) leases: Leases,
     active: Option<Plane>,
     staged: Option<Plane>,
+    /// When ended leases were looked for.
+    swept: u64,
     failures: u64,
     told: Option<Instant>,
 }
@@ -58,6 +62,7 @@ impl Book {
             leases,
             active: None,
             staged: None,
+            swept: 0,
             failures: 0,
             told: None,
         }
@@ -91,11 +96,14 @@ impl Book {
         }
     }
 
-    /// Forgets what has ended.
+    /// Forgets what has ended, if that was done long enough ago.
     pub(super) fn sweep(&mut self, now: u64) {
+        if now < self.swept + SWEEP {
+            return;
+        }
+        self.swept = now;
         let touched = self.leases.sweep(now);
         self.touch(&touched);
-        self.flush();
         for which in [Which::Active, Which::Staged] {
             if let Some((plane, leases)) = self.plane(which) {
                 plane.projection.tidy(leases);
@@ -103,14 +111,16 @@ impl Book {
         }
     }
 
-    /// Writes some of what waits.
-    pub(super) fn flush(&mut self) {
+    /// Writes some of what waits; false when nothing is left, or nothing can be written.
+    pub(super) fn flush(&mut self) -> bool {
+        let mut wrote = false;
         for which in [Which::Active, Which::Staged] {
             if let Some((plane, leases)) = self.plane(which) {
                 let changes = plane.projection.changes(leases, PORTION);
-                self.write(which, &changes);
+                wrote |= !changes.is_empty() && self.write(which, &changes);
             }
         }
+        wrote
     }
 
     pub(super) fn stage(&mut self, generation: u32, oracle: Arc<Oracle>) {
@@ -143,20 +153,22 @@ impl Book {
         self.staged = None;
     }
 
-    pub(super) fn known(&mut self, now: u64, of: &Wanted, max: usize) -> (Vec<Known>, usize) {
-        let mut addresses: Vec<IpAddr> = match of {
+    pub(super) fn addresses(&self, now: u64, of: &Wanted) -> Vec<IpAddr> {
+        match of {
             Wanted::All => self.leases.addresses().collect(),
             Wanted::Name(name) => {
                 let views = self.leases.of_name(now, name);
                 views.iter().map(|v| v.address).collect()
             }
-            Wanted::Address(address) => vec![address.to_canonical()],
-        };
-        addresses.retain(|a| self.leases.owners(*a).next().is_some());
-        addresses.sort_unstable();
-        let total = addresses.len();
-        addresses.truncate(max);
-        let known = addresses.into_iter().map(|address| Known {
+            Wanted::Address(address) => {
+                let views = self.leases.of_address(now, *address);
+                views.first().map(|v| v.address).into_iter().collect()
+            }
+        }
+    }
+
+    pub(super) fn known(&mut self, now: u64, addresses: &[IpAddr]) -> Vec<Known> {
+        let known = addresses.iter().map(|&address| Known {
             address,
             names: self.leases.of_address(now, address),
             value: match &mut self.active {
@@ -164,7 +176,7 @@ impl Book {
                 None => None,
             },
         });
-        (known.collect(), total)
+        known.collect()
     }
 
     pub(super) fn measure(&self, snapshot: &mut Snapshot) {
@@ -195,13 +207,13 @@ impl Book {
     }
 
     /// Writes changes; what fails waits for the next flush.
-    fn write(&mut self, which: Which, changes: &[Change]) {
+    fn write(&mut self, which: Which, changes: &[Change]) -> bool {
         let Err(error) = self.put(which, changes) else {
-            return;
+            return true;
         };
         // The bank of the generation before goes while the next one is already staged.
         if which == Which::Active && self.staged.is_some() {
-            return;
+            return false;
         }
         self.failures += 1;
         let now = Instant::now();
@@ -210,6 +222,7 @@ impl Book {
             self.told = Some(now);
             tracing::warn!(target: "honk::dns", %error, "names of addresses wait to be written");
         }
+        false
     }
 
     fn put(&mut self, which: Which, changes: &[Change]) -> Result<(), MapFault> {

@@ -60,8 +60,8 @@ const LATE: Duration = Duration::from_millis(2);
 const REPLIES: usize = 1024;
 /// Answers that wait for the memory at the same time.
 const LEARNERS: usize = 256;
-/// How often leases that ended are looked for, in seconds.
-const SWEEP: u64 = 10;
+/// Portions of entries that the slow clock writes at most.
+const PORTIONS: usize = 16;
 
 /// Places and times.
 #[derive(Clone, Copy, Debug)]
@@ -376,11 +376,11 @@ impl Dns {
 
     /// The slow clock: ends leases, brings the kernel up to date. Called about once a second.
     pub(crate) fn tick(&self) {
-        let now = self.now();
-        let mut book = lock(&self.book);
-        book.flush();
-        if now.is_multiple_of(SWEEP) {
-            book.sweep(now);
+        lock(&self.book).sweep(self.now());
+        for _ in 0..PORTIONS {
+            if !lock(&self.book).flush() {
+                return;
+            }
         }
     }
 
@@ -419,7 +419,16 @@ impl Dns {
     /// What is known of an address, of the addresses of a name, or of all, at most `max` of
     /// them; also returns how many there are.
     pub(crate) fn known(&self, of: &Wanted, max: usize) -> (Vec<Known>, usize) {
-        lock(&self.book).known(self.now(), of, max)
+        // In portions: answers are learned in between.
+        let now = self.now();
+        let mut addresses = lock(&self.book).addresses(now, of);
+        let total = addresses.len();
+        addresses.sort_unstable();
+        addresses.truncate(max);
+        let known = addresses
+            .chunks(64)
+            .flat_map(|some| lock(&self.book).known(now, some));
+        (known.collect(), total)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -1,6 +1,7 @@
 //! The datagrams of DNS: looked at on their way, and replies of honk's own.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -11,6 +12,7 @@ use tokio::sync::mpsc;
 use super::{
     service::Service,
     table::{FlowId, UdpFlow},
+    tunnel::Tunnel,
     upstream,
 };
 use crate::dns::{self, Ask, OwnReply, Reply};
@@ -44,7 +46,11 @@ impl Service {
     }
 
     /// Looks at a datagram of a server before the client sees it.
-    pub(super) fn answered(&self, flow: Option<&UdpFlow>, payload: &[u8]) -> Reply {
+    pub(super) fn answered(&self, tunnel: &Tunnel, source: SocketAddr, payload: &[u8]) -> Reply {
+        if source.port() != dns::PORT {
+            return Reply::Pass;
+        }
+        let flow = tunnel.flow_to(source);
         let Some(flow) = flow.filter(|flow| dns::concerns(&flow.entry)) else {
             return Reply::Pass;
         };

@@ -128,7 +128,7 @@ fn deliver(service: &Service, tunnel: &Tunnel, carrier: &Carrier, batch: &RecvBa
             service.counters.drop_reply.inc();
             continue;
         };
-        let lesson = match service.answered(tunnel.flow_to(source).as_deref(), payload) {
+        let lesson = match service.answered(tunnel, source, payload) {
             Reply::Pass => None,
             Reply::Learn(lesson) => Some(lesson),
             Reply::Drop => {
