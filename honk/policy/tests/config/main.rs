@@ -4,6 +4,7 @@
 mod accepted;
 mod geodata;
 mod properties;
+mod real;
 mod refused;
 mod secrets;
 

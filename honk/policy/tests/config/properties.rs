@@ -3,12 +3,16 @@
 
 use honk_grammar::{
     ast::{Arg, Item, Lit, Section, Span, Value},
-    parse_text,
+    format, parse_text,
 };
 use honk_policy::config::{self, Config};
 use proptest::prelude::*;
 
-use super::{accepted::CASES, geodata::files};
+use super::{
+    accepted::CASES,
+    geodata::files,
+    real::{HOUSEHOLD, MOVED},
+};
 
 /// Sections that may not be quoted.
 const BARE: &[&str] = &[
@@ -108,6 +112,20 @@ fn line_ends_and_byte_order_marks_change_nothing() {
         let marked = format!("\u{FEFF}{}", text.trim_start_matches('\u{FEFF}'));
         assert_eq!(model(&text), model(&marked), "{id}");
     }
+}
+
+#[test]
+fn the_canonical_form_means_the_same() {
+    let cases = CASES.iter().map(|(_, text, _)| plain(text));
+    let mut compared = 0;
+    for text in cases.chain([HOUSEHOLD, MOVED].map(str::to_owned)) {
+        let Ok(written) = format(&text) else {
+            continue;
+        };
+        assert_eq!(model(&text), model(&written), "{text}\n{written}");
+        compared += 1;
+    }
+    assert!(compared > 40, "{compared}");
 }
 
 proptest! {
