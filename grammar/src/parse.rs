@@ -74,7 +74,7 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         Some(Err(error)) => recover(file, text, scan, &error, &mut tree),
         None => pieces(file, text, scan, &mut tree),
     }
-    check_arguments(&mut tree);
+    check_arguments(&mut tree, ARGUMENTS);
     if tree.guessed.is_none() && !tree.diagnostics.is_empty() {
         tree.guessed = Some(mask::guess(text));
     }
@@ -159,13 +159,13 @@ fn name_of(text: &str, chunk: &Chunk) -> String {
 }
 
 /// The argument limit, which only a parsed call can tell.
-fn check_arguments(tree: &mut FileTree) {
+fn check_arguments(tree: &mut FileTree, most: usize) {
     let mut over = Vec::new();
     for section in &tree.sections {
-        calls(section, &mut over);
+        calls(section, most, &mut over);
     }
     for span in over {
-        let message = format!("a call has more than {ARGUMENTS} arguments");
+        let message = format!("a call has more than {most} arguments");
         let span = Span {
             end: span.start + 1,
             ..span
@@ -181,9 +181,9 @@ fn check_arguments(tree: &mut FileTree) {
     }
 }
 
-fn calls(section: &Section, over: &mut Vec<Span>) {
+fn calls(section: &Section, most: usize, over: &mut Vec<Span>) {
     let mut check = |args: usize, span: Span| {
-        if args > ARGUMENTS {
+        if args > most {
             over.push(span);
         }
     };
@@ -204,10 +204,38 @@ fn calls(section: &Section, over: &mut Vec<Span>) {
             }
             Item::Sub(sub) => {
                 let mut inner = Vec::new();
-                calls(sub, &mut inner);
+                calls(sub, most, &mut inner);
                 inner.iter().for_each(|span| check(usize::MAX, *span));
             }
             Item::Link(_) | Item::Path(_) | Item::Stray(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_with_too_many_arguments_are_refused_wherever_they_stand() {
+        for (text, start) in [
+            ("routing { f(1, 2, 3) -> x g(1, 2, 3, 4) -> x }", 26),
+            ("routing { f(1) -> x(1, 2, 3, 4) }", 18),
+            ("group { g { filter: name(a, b, c, d) } }", 20),
+        ] {
+            let mut tree = file(FileId(0), text);
+            check_arguments(&mut tree, 4);
+            assert!(
+                tree.diagnostics.is_empty() && !tree.sections.is_empty(),
+                "{text}"
+            );
+            check_arguments(&mut tree, 3);
+            let [found] = tree.diagnostics.as_slice() else {
+                panic!("{text}: {:?}", tree.diagnostics);
+            };
+            let place = found.span.map(|span| span.start);
+            assert_eq!((found.number, place), ("E106", Some(start)), "{text}");
+            assert!(tree.unreadable && tree.sections.is_empty(), "{text}");
         }
     }
 }

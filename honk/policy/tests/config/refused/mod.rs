@@ -88,3 +88,56 @@ fn references_to_a_broken_section_are_not_reported() {
     assert!(config.is_none());
     assert!(got.iter().all(|f| !f.starts_with("E501")), "{got:?}");
 }
+
+#[test]
+fn too_many_upstreams() {
+    let upstreams = |n: usize| {
+        (0..n)
+            .map(|n| format!("u{n}: udp://192.0.2.1\n"))
+            .collect::<String>()
+    };
+    let text = |n| format!("dns {{ upstream {{\n{}}} }}", upstreams(n));
+    let refused = |n| {
+        lowered(&text(n))
+            .2
+            .iter()
+            .any(|found| found.starts_with("E705 "))
+    };
+    assert!(refused(251) && !refused(250));
+}
+
+#[test]
+fn findings_beyond_what_anybody_reads_are_counted_only() {
+    let keys: String = (0..5000).map(|n| format!("k{n}: 1\n")).collect();
+    let (_, findings, _) = lowered(&format!("global {{\n{keys}}}"));
+    let of = |slug: &str| {
+        findings
+            .iter()
+            .filter(|f| f.slug == slug)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("unknown-key").len(), 4096);
+    let more = of("more");
+    assert_eq!(more[0].message, "904 more findings are not listed");
+}
+
+#[test]
+fn patterns_of_a_configuration_share_a_budget() {
+    let rule = |key: &str| format!("domain({key}: '(a{{999}}){{60}}') -> direct\n");
+    let one = format!("routing {{ {} }}", rule("regex"));
+    assert!(lowered(&one).0.is_some());
+    let two = format!("routing {{\n{}{}}}", rule("regex"), rule("regex"));
+    assert_eq!(lowered(&two).2, ["E409 3:8"]);
+    let filters = "filter: name(regex: '(a{999}){60}')\n".repeat(2);
+    let group = format!("group {{ g {{\n{filters}}} }}");
+    assert_eq!(lowered(&group).2, ["W904 3:14"]);
+}
+
+#[test]
+fn misspelt_words_are_compared_until_the_budget_is_spent() {
+    let keys: String = (0..3000).map(|_| "log_levle: info\n").collect();
+    let (_, findings, _) = lowered(&format!("global {{\n{keys}}}"));
+    let helped = findings.iter().filter(|f| f.help.is_some()).count();
+    assert!(helped > 100 && helped < 2000, "{helped}");
+    assert!(findings[0].help.is_some());
+}
