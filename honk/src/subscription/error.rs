@@ -104,3 +104,19 @@ impl FetchResult {
     /// Label values in the order of the variants.
     pub(crate) const NAMES: [&'static str; 4] = ["ok", "network", "parse", "empty"];
 }
+
+/// Why the last attempt brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl Problem {
+    pub(super) fn of(error: &FetchError) -> Self {
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+        }
+    }
+}

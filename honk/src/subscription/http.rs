@@ -5,18 +5,11 @@
 //! connections.
 
 use std::{
-    io,
-    net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::atomic::{AtomicU8, AtomicUsize, Ordering},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use honk_policy::node::Host;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{
     Request, Response, StatusCode,
@@ -24,72 +17,19 @@ use hyper::{
     header::{self, HeaderMap, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::timeout,
+use tokio::time::timeout;
+
+use super::{
+    body::Collector,
+    error::FetchError,
+    net::{self, Net},
+    target::{BadTarget, Target},
 };
-use tokio_rustls::TlsConnector;
 
-use super::{address::is_private, body::Collector, error::FetchError, target::Target};
-use crate::outbound::{Dialer, stream};
-
-/// How long a fetch may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Everything.
-    pub(super) total: Duration,
-    /// From the start of a hop to the head of its answer.
-    pub(super) first_byte: Duration,
-}
-
-const LIMITS: Limits = Limits {
-    total: Duration::from_secs(30),
-    first_byte: Duration::from_secs(10),
-};
-/// Time for the connect to one address while others are left.
-const CONNECT: Duration = Duration::from_secs(3);
 /// Redirects that are followed.
 pub(crate) const REDIRECTS: usize = 3;
 /// Largest head of an answer.
 const HEAD: usize = 64 << 10;
-/// Addresses of a name that are tried.
-const ADDRESSES: usize = 4;
-
-/// How a fetch reaches the world.
-#[derive(Clone)]
-pub(crate) struct Net {
-    pub(crate) dialer: Arc<Dialer>,
-    pub(crate) tls: Arc<ClientConfig>,
-    /// Addresses of the gateway itself.
-    pub(crate) own: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
-    /// Ranges that are refused.
-    pub(super) private: fn(IpAddr) -> bool,
-    pub(super) limits: Limits,
-}
-
-impl std::fmt::Debug for Net {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Net").finish_non_exhaustive()
-    }
-}
-
-impl Net {
-    pub(crate) fn new(
-        dialer: Arc<Dialer>,
-        tls: Arc<ClientConfig>,
-        own: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
-    ) -> Self {
-        Self {
-            dialer,
-            tls,
-            own,
-            private: is_private,
-            limits: LIMITS,
-        }
-    }
-}
-
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
@@ -240,13 +180,9 @@ async fn request(
 ) -> Result<(Response<Incoming>, Driver), FetchError> {
     let host = target.authority();
     progress.enter(0);
-    let addresses = addresses(net, ask, target).await?;
+    let addresses = net::addresses(net, ask.allow_private, target).await?;
     progress.enter(1);
-    let stream = connect(net, &addresses, &host).await?;
-    let stream: Box<dyn Io> = match target.https {
-        false => Box::new(stream),
-        true => Box::new(secured(net, target, stream).await?),
-    };
+    let stream = net::connect(net, target, &addresses).await?;
     progress.enter(2);
     let broken = |cause| FetchError::Http {
         host: host.clone(),
@@ -274,13 +210,9 @@ async fn request(
 fn message(ask: &Ask, target: &Target) -> Result<Request<Empty<Bytes>>, FetchError> {
     let mut request = Request::new(Empty::new());
     // A parsed target has nothing that a path may not have.
-    *request.uri_mut() = target
-        .path
-        .parse()
-        .map_err(|_| super::target::BadTarget::Host)?;
+    *request.uri_mut() = target.path.parse().map_err(|_| BadTarget::Host)?;
     let headers = request.headers_mut();
-    let value =
-        |text: &str| HeaderValue::from_str(text).map_err(|_| super::target::BadTarget::Host);
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| BadTarget::Host);
     headers.insert(header::HOST, value(&target.authority())?);
     let agent = HeaderValue::from_str(&ask.user_agent).map_err(|_| FetchError::UserAgent)?;
     headers.insert(header::USER_AGENT, agent);
@@ -302,78 +234,6 @@ fn message(ask: &Ask, target: &Target) -> Result<Request<Empty<Bytes>>, FetchErr
         }
     }
     Ok(request)
-}
-
-/// Addresses that may be connected to, in order.
-async fn addresses(net: &Net, ask: &Ask, target: &Target) -> Result<Vec<SocketAddr>, FetchError> {
-    let ips: Vec<IpAddr> = match &target.host {
-        Host::Ip(ip) => vec![*ip],
-        Host::Name(name) => {
-            let found = net.dialer.lookup(name).await;
-            let found = found.map_err(|cause| FetchError::Resolve {
-                host: target.authority(),
-                cause,
-            })?;
-            found.ips.to_vec()
-        }
-    };
-    let allowed = |ip: &IpAddr| ask.allow_private || !((net.private)(*ip) || (net.own)(*ip));
-    let allowed: Vec<SocketAddr> = ips
-        .iter()
-        .filter(|ip| allowed(ip))
-        .map(|ip| SocketAddr::new(*ip, target.port))
-        .take(ADDRESSES)
-        .collect();
-    if allowed.is_empty() {
-        let host = target.authority();
-        return Err(FetchError::Private { host });
-    }
-    Ok(allowed)
-}
-
-async fn connect(
-    net: &Net,
-    addresses: &[SocketAddr],
-    host: &str,
-) -> Result<tokio::net::TcpStream, FetchError> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for (at, &address) in addresses.iter().enumerate() {
-        let connecting = stream::connect(address, net.dialer.mark(0));
-        // The last one has what is left of the time for the hop.
-        let last_one = at + 1 == addresses.len();
-        let limit = if last_one {
-            net.limits.first_byte
-        } else {
-            CONNECT
-        };
-        match timeout(limit, connecting).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(FetchError::Connect {
-        host: host.to_owned(),
-        cause: last,
-    })
-}
-
-async fn secured(
-    net: &Net,
-    target: &Target,
-    stream: tokio::net::TcpStream,
-) -> Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>, FetchError> {
-    let fail = |cause| FetchError::Tls {
-        host: target.authority(),
-        cause,
-    };
-    let name = match &target.host {
-        Host::Ip(ip) => ServerName::from(*ip),
-        Host::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_owned())
-            .map_err(|e| fail(io::Error::other(e)))?,
-    };
-    let connector = TlsConnector::from(Arc::clone(&net.tls));
-    connector.connect(name, stream).await.map_err(fail)
 }
 
 enum Broken {
@@ -430,10 +290,6 @@ fn telling(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     });
     told.collect()
 }
-
-trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 
 #[cfg(test)]
 #[path = "tests/http.rs"]

@@ -6,9 +6,12 @@
 
 mod address;
 mod body;
+mod entry;
 mod error;
 mod good;
 mod http;
+mod net;
+mod plan;
 mod schedule;
 mod store;
 mod target;
@@ -19,26 +22,31 @@ mod work;
 pub(crate) mod tests;
 
 use std::{
-    collections::HashSet,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use honk_grammar::LoadError;
 use honk_policy::{
     config::{Source, Subscription},
-    id::{NodeId, Uuid},
+    id::Uuid,
     node::Node,
     subscription::Changes,
 };
 use tokio::{sync::watch, time::Instant};
 
-use self::http::Validators;
+use self::{
+    entry::{Entry, chance, later, shadows},
+    error::Problem,
+    http::Validators,
+    plan::Planned,
+};
 pub(crate) use self::{
     error::{FetchError, FetchResult},
     good::{Good, Via, shown},
-    http::{Net, Progress},
+    http::Progress,
+    net::Net,
+    plan::{Plan, Reader},
     store::{Store, Stored},
     view::View,
     work::{Fetched, Job, perform},
@@ -48,120 +56,6 @@ pub(crate) use self::{
 pub(crate) const PARALLEL: usize = 4;
 /// A reload does not ask again for what was asked for within this time.
 const RECENT: Duration = Duration::from_secs(10);
-
-/// Namespace of subscription identities.
-const NAMESPACE: Uuid = Uuid::from_u128(0x6a2f_1b44_9d0e_4c8b_8f11_5b1d_c0a7_33e2);
-
-/// Reads the file of a `file://` subscription.
-pub(crate) type Reader<'a> = &'a dyn Fn(&Subscription) -> Result<Vec<u8>, LoadError>;
-
-/// One declared subscription with what is known about it.
-#[derive(Debug)]
-struct Entry {
-    id: Uuid,
-    decl: Subscription,
-    good: Option<Arc<Good>>,
-    /// Nodes that the configuration or an earlier subscription has already.
-    shadowed: usize,
-    /// What the last attempt failed with.
-    problem: Option<Problem>,
-    /// Failures in a row.
-    failures: u32,
-    /// Attempts that have ended.
-    attempts: u64,
-    attempted: Option<(Instant, u64)>,
-    /// When it is fetched next, with the same moment in Unix milliseconds.
-    due: Option<(Instant, u64)>,
-    /// The fetch under way.
-    busy: Option<Arc<Progress>>,
-    changes: Option<(u64, Arc<Changes>)>,
-    counts: [u64; FetchResult::NAMES.len()],
-}
-
-/// Why the last attempt brought nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-}
-
-/// The subscriptions of a configuration that may become the running one.
-#[derive(Debug, Default)]
-pub(crate) struct Plan {
-    entries: Vec<Planned>,
-}
-
-#[derive(Debug)]
-struct Planned {
-    id: Uuid,
-    decl: Subscription,
-    good: Option<Arc<Good>>,
-    problem: Option<Problem>,
-    /// Whether a file was read for this plan.
-    read: bool,
-}
-
-impl Plan {
-    /// Takes the declarations over, with the nodes that `hub` has for them, and reads files anew.
-    pub(crate) fn new(decls: &[Subscription], hub: Option<&Hub>, reader: Reader<'_>) -> Self {
-        let mut entries: Vec<Planned> = Vec::new();
-        for decl in decls {
-            let nth = entries.iter().filter(|e| e.decl.url == decl.url).count();
-            let id = identity(decl, nth);
-            let known = hub.and_then(|hub| hub.good(id, decl));
-            let mut planned = Planned {
-                id,
-                decl: decl.clone(),
-                good: known,
-                problem: None,
-                read: false,
-            };
-            if decl.enabled && decl.source == Source::File {
-                planned.read = true;
-                match work::read_file(decl, id, reader) {
-                    Ok(good) => planned.good = Some(Arc::new(good)),
-                    Err(error) => planned.problem = Some(Problem::of(&error)),
-                }
-            }
-            entries.push(planned);
-        }
-        let mut plan = Self { entries };
-        if let Some(hub) = hub {
-            hub.fill(&mut plan);
-        }
-        plan
-    }
-
-    /// Nodes of all subscriptions in order.
-    pub(crate) fn nodes(&self) -> Vec<Node> {
-        let used = self.entries.iter().filter(|e| e.decl.enabled);
-        used.filter_map(|e| e.good.as_ref())
-            .flat_map(|good| good.nodes.iter().cloned())
-            .collect()
-    }
-
-    /// Files that could not be used: tag and reason.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &Problem)> {
-        let with = |e: &'_ Planned| e.problem.is_some();
-        let problems = self.entries.iter().filter(move |e| with(e));
-        problems.filter_map(|e| Some((e.decl.tag.as_str(), e.problem.as_ref()?)))
-    }
-
-    /// Whether an enabled one has no nodes yet.
-    pub(crate) fn waits(&self) -> bool {
-        let mut enabled = self.entries.iter().filter(|e| e.decl.enabled);
-        enabled.any(|e| e.good.is_none() && e.decl.source != Source::File)
-    }
-}
-
-impl Problem {
-    fn of(error: &FetchError) -> Self {
-        Self {
-            code: error.code(),
-            message: error.to_string(),
-        }
-    }
-}
 
 /// All subscriptions of the running configuration.
 #[derive(Debug)]
@@ -417,107 +311,4 @@ impl Hub {
         // Running out of time is an answer: they come later.
         let _ = tokio::time::timeout(limit, watch.wait_for(settled)).await;
     }
-}
-
-impl Entry {
-    fn new(id: Uuid, decl: &Subscription) -> Self {
-        Self {
-            id,
-            decl: decl.clone(),
-            good: None,
-            shadowed: 0,
-            problem: None,
-            failures: 0,
-            attempts: 0,
-            attempted: None,
-            due: None,
-            busy: None,
-            changes: None,
-            counts: [0; FetchResult::NAMES.len()],
-        }
-    }
-
-    /// Becomes what was planned.
-    fn take(&mut self, planned: Planned, now: Instant) {
-        let first = self.attempts == 0 && self.due.is_none() && self.busy.is_none();
-        let other = self.decl.update_interval != planned.decl.update_interval
-            || self.decl.user_agent != planned.decl.user_agent
-            || self.decl.enabled != planned.decl.enabled
-            || self.decl.format != planned.decl.format
-            || self.decl.allow_private != planned.decl.allow_private;
-        self.decl = planned.decl;
-        if planned.read {
-            self.counts[match planned.problem {
-                None => FetchResult::Ok,
-                Some(_) => FetchResult::Parse,
-            } as usize] += 1;
-            self.attempts += 1;
-            self.attempted = Some((now, crate::clock::now_ms()));
-            self.problem = planned.problem;
-        }
-        let had = self.good.is_some();
-        self.good = planned.good.filter(|_| self.decl.enabled);
-        if !had {
-            self.changes = None;
-        }
-        let by_hand = self.interval().is_none() && self.good.is_some();
-        let web = self.decl.source != Source::File;
-        if !web || !self.decl.enabled {
-            self.due = None;
-        } else if (first && !by_hand) || other {
-            self.due = Some(later(Duration::ZERO));
-        }
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        if self.decl.source == Source::File {
-            return None;
-        }
-        let wished = self.good.as_ref().and_then(|g| g.info.interval_hours);
-        schedule::interval(self.decl.update_interval, wished)
-    }
-
-    fn succeeded(&mut self, good: Good) {
-        self.good = Some(Arc::new(good));
-        self.problem = None;
-        self.failures = 0;
-        self.ended(FetchResult::Ok);
-        self.due = schedule::after_success(self.interval(), chance()).map(later);
-    }
-
-    fn ended(&mut self, result: FetchResult) {
-        self.busy = None;
-        self.attempts += 1;
-        self.attempted = Some((Instant::now(), crate::clock::now_ms()));
-        self.counts[result as usize] += 1;
-    }
-}
-
-/// Counts the nodes that each subscription shares with what comes before it.
-fn shadows(entries: &mut [Entry], statics: &[Node]) {
-    let mut seen: HashSet<NodeId> = statics.iter().map(|n| n.id).collect();
-    for entry in entries.iter_mut() {
-        let nodes = entry.good.as_ref().map_or(&[][..], |g| &g.nodes);
-        entry.shadowed = nodes.iter().filter(|n| !seen.insert(n.id)).count();
-    }
-}
-
-/// A moment from now on both clocks.
-fn later(pause: Duration) -> (Instant, u64) {
-    let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-    (
-        Instant::now() + pause,
-        crate::clock::now_ms().saturating_add(millis),
-    )
-}
-
-fn chance() -> u32 {
-    let [a, b, c, d, ..] = *Uuid::new_v4().as_bytes();
-    u32::from_be_bytes([a, b, c, d])
-}
-
-/// The same URL keeps its identity over reloads, whatever else is written about it.
-fn identity(decl: &Subscription, nth: usize) -> Uuid {
-    let text = format!("{}\0{nth}", decl.url.reveal());
-    Uuid::new_v5(&NAMESPACE, text.as_bytes())
 }

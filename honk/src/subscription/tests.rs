@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use honk_grammar::LoadError;
 use honk_policy::id::Secret;
 
-use super::*;
+use super::{plan::identity, *};
 use crate::subscription::store::tests::scratch;
 
 /// A declaration of a web subscription.

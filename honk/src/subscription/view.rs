@@ -10,7 +10,12 @@ use honk_policy::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{Entry, FetchResult, Hub, Problem, target::Target};
+use super::{
+    Hub,
+    entry::Entry,
+    error::{FetchResult, Problem},
+    target::Target,
+};
 
 /// One subscription at a moment.
 #[derive(Clone, Debug)]

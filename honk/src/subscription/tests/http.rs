@@ -2,11 +2,9 @@
 
 use std::{
     io::Write as _,
-    net::SocketAddr,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
 };
 
 use flate2::{Compression, write::GzEncoder};
@@ -21,7 +19,13 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::outbound::{Settings, tls};
+use crate::{
+    outbound::{Dialer, Settings, tls},
+    subscription::{
+        address::is_private,
+        net::{Io, Limits},
+    },
+};
 
 /// What a server does with a request.
 struct Reply {

@@ -1,0 +1,116 @@
+//! `honk sub test`: what a body holds, without a daemon.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use honk_grammar::diag::Diagnostic;
+use honk_policy::subscription::{self, Body, Format, MAX_BODY};
+use serde_json::json;
+
+use super::super::{
+    exit::{Exit, Failure},
+    output::{Output, clean},
+    plural,
+    table::{Align, Table},
+};
+use crate::app::diag::{placeless, short};
+
+/// `honk sub test`
+pub(in crate::cli) fn test(out: &Output, source: &Path, format: &str) -> Result<Exit, Failure> {
+    let text = source.to_str().unwrap_or_default();
+    if let Some((scheme @ ("http" | "https"), _)) = text.split_once("://") {
+        // The rest of the URL is a credential: what a shell was told stays in its history.
+        let text = format!(
+            "{scheme} is not fetched here; pipe the body in: `curl -K - | honk sub test -`"
+        );
+        return Err(Failure::new(Exit::Usage, "usage", text));
+    }
+    let bytes = content(source).map_err(|e| {
+        let exit = match e.kind() {
+            io::ErrorKind::NotFound => Exit::NotFound,
+            io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Failure,
+        };
+        Failure::new(exit, "unreadable", format!("{}: {e}", source.display()))
+    })?;
+    let body = subscription::parse(&bytes, Format::from_name(format)).map_err(|e| {
+        Failure::new(
+            Exit::Found,
+            "unusable",
+            format!("{}: {e}", source.display()),
+        )
+    })?;
+    let findings = body.findings("");
+    if out.json {
+        let warnings: Vec<_> = findings.iter().map(placeless).collect();
+        out.document("sub.test/1", &document(&body), &warnings)?;
+    } else {
+        out.text(&tested(out, &body, &findings))?;
+    }
+    Ok(match findings.is_empty() {
+        true => Exit::Success,
+        false => Exit::Found,
+    })
+}
+
+/// At most one byte more than a body may have: the parser tells the rest.
+fn content(source: &Path) -> io::Result<Vec<u8>> {
+    let limit = MAX_BODY as u64 + 1;
+    let mut bytes = Vec::new();
+    match source.to_str() {
+        Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes)?,
+        _ => File::open(source)?.take(limit).read_to_end(&mut bytes)?,
+    };
+    Ok(bytes)
+}
+
+fn document(body: &Body) -> serde_json::Value {
+    let nodes: Vec<_> = body
+        .members
+        .iter()
+        .map(|m| {
+            json!({
+                "id": m.node.id.0.to_string(),
+                "name": m.node.name,
+                "protocol": m.node.protocol.name(),
+                "built": m.node.protocol.built(),
+                "link": m.is_link,
+            })
+        })
+        .collect();
+    json!({ "format": body.format.name(), "nodes": nodes })
+}
+
+fn tested(out: &Output, body: &Body, findings: &[Diagnostic]) -> String {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("PROTOCOL", Align::Left),
+        ("NETWORK", Align::Left),
+        ("USABLE", Align::Left),
+    ]);
+    for member in &body.members {
+        let protocol = &member.node.protocol;
+        let usable = match (member.is_link, protocol.built()) {
+            (true, _) => "as a link",
+            (false, true) => "yes",
+            (false, false) => "not built yet",
+        };
+        let network = if protocol.udp() { "tcp+udp" } else { "tcp" };
+        table.row(vec![
+            member.node.name.clone(),
+            protocol.name().to_owned(),
+            network.to_owned(),
+            usable.to_owned(),
+        ]);
+    }
+    let nodes = plural(body.members.len(), "node");
+    let mut text = format!("{}, {nodes}\n{}", body.format.name(), table.render(out));
+    for finding in findings {
+        text.push_str(&clean(&short(&placeless(finding))));
+        text.push('\n');
+    }
+    text
+}
