@@ -62,9 +62,8 @@ pub(super) async fn list(
         };
         nodes.retain(|(_, n)| of(n));
     }
-    let active = active(&shared.engine);
-    let view = view(&shared.engine);
-    let document = |(_, node): &(u64, &Configured)| document(&snapshot, node, &active, &view);
+    let facts = Facts::of(&shared.engine, &snapshot);
+    let document = |(_, node): &(u64, &Configured)| facts.document(node);
     let paging = Paging {
         limit: filter.limit,
         cursor: filter.cursor,
@@ -82,9 +81,7 @@ pub(super) async fn one(
     let snapshot = shared.engine.snapshot();
     let node = all(&snapshot).find(|n| n.id == id);
     let node = node.ok_or_else(|| ApiError::not_found("node", "no such node"))?;
-    let view = view(&shared.engine);
-    let active = active(&shared.engine);
-    Ok(Json(document(&snapshot, node, &active, &view)))
+    Ok(Json(Facts::of(&shared.engine, &snapshot).document(node)))
 }
 
 /// Configured nodes in order, then the built-ins.
@@ -93,57 +90,69 @@ fn all(snapshot: &Snapshot) -> impl Iterator<Item = &Configured> {
     snapshot.groups.nodes().iter().map(|n| &**n).chain(builtins)
 }
 
-/// Live flows by node.
-fn active(engine: &Engine) -> HashMap<NodeId, usize> {
-    let mut active = HashMap::new();
-    for flow in engine.registry.list() {
-        *active.entry(flow.leaf).or_default() += 1;
+/// What is told about nodes besides themselves, gathered once: subscriptions bring thousands.
+struct Facts<'a> {
+    /// Live flows.
+    active: HashMap<NodeId, usize>,
+    /// Nodes of that name.
+    names: HashMap<&'a str, usize>,
+    /// Groups that have it as a direct member.
+    groups: HashMap<NodeId, Vec<String>>,
+    health: Arc<View>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(engine: &Engine, snapshot: &'a Snapshot) -> Self {
+        let report = engine.prober().map(Prober::report);
+        let mut facts = Self {
+            active: HashMap::new(),
+            names: HashMap::new(),
+            groups: HashMap::new(),
+            health: report.map(|r| Arc::clone(&r.view)).unwrap_or_default(),
+        };
+        for flow in engine.registry.list() {
+            *facts.active.entry(flow.leaf).or_default() += 1;
+        }
+        for node in all(snapshot) {
+            *facts.names.entry(&node.name).or_default() += 1;
+        }
+        for group in snapshot.groups.groups() {
+            let id = group.id.0.to_string();
+            for member in group.members.iter() {
+                if let MemberId::Node(node) = member.id() {
+                    facts.groups.entry(node).or_default().push(id.clone());
+                }
+            }
+        }
+        facts
     }
-    active
-}
 
-/// What is known of the health of nodes.
-fn view(engine: &Engine) -> Arc<View> {
-    let report = engine.prober().map(Prober::report);
-    report.map(|r| Arc::clone(&r.view)).unwrap_or_default()
-}
-
-/// Where a server is stays out: an address with a port is half a credential.
-fn document(
-    snapshot: &Snapshot,
-    node: &Configured,
-    active: &HashMap<NodeId, usize>,
-    view: &View,
-) -> Node {
-    let groups = snapshot.groups.groups().filter(|g| {
-        let mut members = g.members.iter();
-        members.any(|m| m.id() == MemberId::Node(node.id))
-    });
-    let namesakes = all(snapshot).filter(|n| n.name == node.name).count();
-    let builtin = is_builtin(node.id);
-    Node {
-        id: node.id.0.to_string(),
-        name: node.name.clone(),
-        protocol: node.protocol.name().to_owned(),
-        network: if node.protocol.udp() {
-            "tcp+udp"
-        } else {
-            "tcp"
+    /// Where a server is stays out: an address with a port is half a credential.
+    fn document(&self, node: &Configured) -> Node {
+        let namesakes = self.names.get(node.name.as_str());
+        let builtin = is_builtin(node.id);
+        let network = match node.protocol.udp() {
+            true => "tcp+udp",
+            false => "tcp",
+        };
+        let state = match builtin {
+            true => "alive",
+            false => metrics_health::state(&self.health, node.id),
+        };
+        Node {
+            id: node.id.0.to_string(),
+            name: node.name.clone(),
+            protocol: node.protocol.name().to_owned(),
+            network: network.to_owned(),
+            subscription: node.origin.as_ref().map(|origin| NodeOrigin {
+                id: origin.subscription.to_string(),
+                tag: origin.tag.clone(),
+            }),
+            groups: self.groups.get(&node.id).cloned().unwrap_or_default(),
+            builtin,
+            state: state.to_owned(),
+            duplicate_name: namesakes.is_some_and(|n| *n > 1),
+            active: self.active.get(&node.id).copied().unwrap_or(0),
         }
-        .to_owned(),
-        subscription: node.origin.as_ref().map(|origin| NodeOrigin {
-            id: origin.subscription.to_string(),
-            tag: origin.tag.clone(),
-        }),
-        groups: groups.map(|g| g.id.0.to_string()).collect(),
-        builtin,
-        state: if builtin {
-            "alive"
-        } else {
-            metrics_health::state(view, node.id)
-        }
-        .to_owned(),
-        duplicate_name: namesakes > 1,
-        active: active.get(&node.id).copied().unwrap_or(0),
     }
 }

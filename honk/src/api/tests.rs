@@ -708,12 +708,7 @@ async fn subscriptions_are_seen_without_their_urls_and_asked_to_refresh() {
     );
     assert!(!value["next_at"].is_null());
     // Somebody fetches in vain while one waits.
-    let id = world.engine.subscriptions.views()[0].id;
-    let hub = world.engine.subscriptions.clone();
-    let failing = async move {
-        assert!(hub.take_due(tokio::time::Instant::now()).is_some());
-        hub.failed(id, &crate::subscription::FetchError::Damaged);
-    };
+    let failing = async { world.fetch_fails() };
     let waiting = path(air, "/refresh?wait_ms=30000");
     let (answer, ()) = tokio::join!(call(&world, Method::POST, &waiting, None), failing);
     assert_eq!(answer.0, StatusCode::OK);

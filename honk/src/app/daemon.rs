@@ -80,7 +80,7 @@ impl Daemon {
         hub.fill(&mut subscriptions);
         let nodes = subscriptions.nodes();
         let groups = &candidate.groups;
-        // Findings that differ are those about members; the log tells when nodes arrive.
+        // Findings that differ are those about members; they are told below.
         let (groups, _) =
             GroupTable::build_with(&candidate.config, nodes, Some(groups), &mut Uuid::new_v4);
         let (groups, late) = remembered(groups, &candidate.revision, dirs);
@@ -113,10 +113,12 @@ impl Daemon {
             late,
             subscriptions: Arc::clone(&hub),
         }));
+        let waits = subscriptions.waits();
         hub.adopt(subscriptions, &engine.snapshot().config.nodes);
         engine.gatekeeper.committed(committed, 1);
         let runtime = tokio::runtime::Handle::current();
         engine.gatekeeper.know(dns.clone(), runtime);
+        engine.tell_groups(&engine.snapshot(), waits);
         let dialer = Dialer::new(dialer_settings(&global));
         let inbound = inbound::serve(
             listeners,

@@ -5,7 +5,7 @@
 //! flows from being lost: userspace accepts whatever the kernel may still hand over.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -159,6 +159,8 @@ pub(crate) struct Engine {
     /// Stored choices whose member is not there yet: nodes of subscriptions come later.
     pub(super) late: Mutex<Choices>,
     pub(crate) subscriptions: Arc<Hub>,
+    /// Warnings about groups that were logged after members changed.
+    pub(super) told: Mutex<HashSet<String>>,
     /// Choices differ from those in the file.
     pub(super) unsaved: AtomicBool,
     phase: AtomicU8,
@@ -215,6 +217,7 @@ impl Engine {
             choices: parts.choices,
             late: Mutex::new(parts.late),
             subscriptions: parts.subscriptions,
+            told: Mutex::default(),
             unsaved: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Starting as u8),
             gate: watch::Sender::new(GATE_CLOSED),

@@ -32,7 +32,7 @@ use crate::{
     flow::{ClientAddr, NewFlow, OrigDst},
     log,
     state::{choices::Choices, file::tests::scratch},
-    subscription::{Hub, Store},
+    subscription::{FetchError, Hub, Store},
 };
 
 /// What the fake was asked, in order.
@@ -296,6 +296,15 @@ impl World {
     /// Where choices are stored.
     pub(crate) fn choices(&self) -> PathBuf {
         self.dir.join("state/choices.json")
+    }
+
+    /// The subscription that is due is fetched in vain.
+    pub(crate) fn fetch_fails(&self) {
+        let hub = &self.engine.subscriptions;
+        let job = hub
+            .take_due(tokio::time::Instant::now())
+            .expect("one is due");
+        hub.failed(job.id, &FetchError::Damaged);
     }
 
     /// A hub over the same copies of subscriptions, as the next process would have.

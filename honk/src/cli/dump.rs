@@ -51,7 +51,7 @@ impl Understood<'_> {
         let candidate = self.candidate;
         let mut text = format!(
             "{}, {}, {}\n\nfiles\n",
-            plural(candidate.config.nodes.len(), "node"),
+            plural(candidate.groups.nodes().len(), "node"),
             plural(candidate.config.groups.len(), "group"),
             plural(candidate.rules.lines.len(), "rule line"),
         );
@@ -214,7 +214,7 @@ fn nodes(candidate: &Candidate) -> Value {
             "server": family,
         })
     };
-    candidate.config.nodes.iter().map(node).collect()
+    candidate.groups.nodes().iter().map(|n| node(n)).collect()
 }
 
 fn groups(candidate: &Candidate) -> Value {

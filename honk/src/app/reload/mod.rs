@@ -192,7 +192,9 @@ impl Engine {
         self.reloads.phase("drain");
         let draining = Instant::now();
         self.settle(&before, &next, abort);
+        let waits = subscriptions.waits();
         self.subscriptions.adopt(subscriptions, &next.config.nodes);
+        self.tell_groups(&next, waits);
         self.reloads
             .histograms
             .reload(2, draining.elapsed().as_secs_f64());

@@ -5,7 +5,7 @@
 //! cannot be used changes nothing.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -173,9 +173,7 @@ impl Engine {
             return Refreshed::Refused(format!("the kernel refused the group states: {error}"));
         }
         self.settle(&before, &next, false);
-        for news in news(&before, &found) {
-            tracing::warn!(target: "honk::group", "{}", news.message);
-        }
+        self.tell_groups(&next, waits);
         let changes = self.subscriptions.accept(id, good, statics);
         Refreshed::Applied(changes.unwrap_or_default(), Some(next.generation))
     }
@@ -191,6 +189,24 @@ impl Engine {
         let (groups, found) =
             GroupTable::build_with(&before.config, nodes, previous, &mut Uuid::new_v4);
         (self.late_choices(groups, &before.revision, waits), found)
+    }
+
+    /// Logs warnings about groups, each once for as long as it holds, unless the configuration
+    /// told it already. While nodes are awaited they may still settle.
+    pub(super) fn tell_groups(&self, snapshot: &Snapshot, waits: bool) {
+        if waits {
+            return;
+        }
+        let groups = snapshot.groups.groups();
+        let holds: HashSet<String> = groups
+            .flat_map(|g| g.warnings.iter().map(|w| w.message.clone()))
+            .filter(|message| !snapshot.diagnostics.iter().any(|d| d.message == *message))
+            .collect();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for message in holds.difference(&told) {
+            tracing::warn!(target: "honk::group", "{message}");
+        }
+        *told = holds;
     }
 
     /// A stored choice that waits for its member is overtaken by one made now.
@@ -227,16 +243,6 @@ enum Refreshed {
     Refused(String),
     /// The subscription is not configured any more, or the daemon stops.
     Gone,
-}
-
-/// Findings about groups that the generation before did not have.
-fn news<'a>(before: &Snapshot, found: &'a [Diagnostic]) -> impl Iterator<Item = &'a Diagnostic> {
-    let known: Vec<String> = before
-        .groups
-        .groups()
-        .flat_map(|g| g.warnings.iter().map(|w| w.message.clone()))
-        .collect();
-    found.iter().filter(move |d| !known.contains(&d.message))
 }
 
 /// `12 nodes in use, 2 came (a, b), 1 went (c)`

@@ -360,3 +360,22 @@ fn the_log_line_tells_what_changed() {
     assert!(text.contains("n19 and 5 more), 1 went (x)"), "{text}");
     assert_eq!(FetchError::Body(BodyError::Empty).code(), "empty");
 }
+
+#[tokio::test]
+async fn names_that_nobody_brought_are_told_once_and_only_when_all_are_there() {
+    let world = World::new(&config(URL));
+    let told = || world.engine.told.lock().unwrap().clone();
+    let snapshot = world.engine.snapshot();
+    world.engine.tell_groups(&snapshot, true);
+    assert!(told().is_empty(), "nodes are awaited");
+    take(&world, &["a"]).await;
+    let found: Vec<String> = told().into_iter().collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("default `b` of group `proxy`"),
+        "{}",
+        found[0]
+    );
+    take(&world, &["b"]).await;
+    assert!(told().is_empty(), "it is settled");
+}
