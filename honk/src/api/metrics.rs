@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     app::{
-        admission::{KINDS, REFUSALS},
+        admission::KINDS,
         engine::{Datagrams, Dials, Engine},
         notify::Task,
+        refusal::REFUSALS,
         registry::REASONS,
         reload::{RESULTS, TRIGGERS},
         sniffing,

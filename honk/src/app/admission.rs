@@ -19,7 +19,7 @@ use honk_common::{
     outbound,
 };
 use honk_policy::{
-    group::{Refuse, Source, builtin},
+    group::{Source, builtin},
     id::{Network, Ordinal},
     node::Protocol,
     routing::rule::{FlowFacts, Verdict},
@@ -30,6 +30,7 @@ use tokio::runtime::Handle;
 use super::{
     kernel::Kernel,
     last_resort::LastResorts,
+    refusal::{REFUSALS, refusal, refusal_index},
     registry::{Registry, has_entry, key_of},
     snapshot::Snapshot,
     sniffing::{Doubt, SniffCounters, Sniffer, Waiting},
@@ -44,33 +45,6 @@ use crate::{
 };
 
 const DNS: u16 = 53;
-
-/// Label values of `reason` of refused flows, in the order of [`refusal_index`].
-pub(crate) const REFUSALS: [&str; 9] = [
-    "blocked",
-    "no_member",
-    "all_dead",
-    "udp_incapable",
-    "final_missing",
-    "final_cycle",
-    "depth",
-    "capacity",
-    "stopping",
-];
-
-fn refusal_index(refusal: Refusal) -> usize {
-    match refusal {
-        Refusal::Blocked => 0,
-        Refusal::NoMember => 1,
-        Refusal::AllDead => 2,
-        Refusal::UdpIncapable => 3,
-        Refusal::FinalMissing => 4,
-        Refusal::FinalCycle => 5,
-        Refusal::Depth => 6,
-        Refusal::Capacity => 7,
-        Refusal::Stopping => 8,
-    }
-}
 
 /// Label values of `kind` of decisions taken in userspace.
 pub(crate) const KINDS: [&str; 4] = ["direct", "block", "group", "must"];
@@ -453,17 +427,6 @@ pub(super) fn facts(flow: &NewFlow, seen: Option<&FlowVal>) -> FlowFacts {
         dscp: seen.map_or(0, |s| FlowWord::unpack(s.word).dscp),
         pname: seen.map_or([0; 16], |s| s.pname),
         domain: None,
-    }
-}
-
-fn refusal(refuse: Refuse) -> Refusal {
-    match refuse {
-        Refuse::NoMember => Refusal::NoMember,
-        Refuse::AllDead => Refusal::AllDead,
-        Refuse::UdpIncapable => Refusal::UdpIncapable,
-        Refuse::FinalMissing => Refusal::FinalMissing,
-        Refuse::FinalCycle => Refusal::FinalCycle,
-        Refuse::Depth => Refusal::Depth,
     }
 }
 

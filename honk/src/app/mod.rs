@@ -13,6 +13,7 @@ pub(crate) mod last_resort;
 pub(crate) mod loader;
 pub(crate) mod notify;
 pub(crate) mod pings;
+pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod reload;
 mod rules;
