@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_policy::{
-    id::Network,
-    node::{Node, Protocol},
-};
+use honk_policy::id::Network;
+use honk_policy::node::{Node, Protocol};
 
 use super::*;
 use crate::{
