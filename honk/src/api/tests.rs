@@ -586,7 +586,8 @@ async fn a_run_is_begun_seen_and_called_off() {
     world.measure();
     let group = proxy(&world).await;
     let id = group["id"].as_str().unwrap();
-    let asked = json!({ "kind": "delay", "scope": { "group_id": id }, "concurrency": 1 });
+    let asked = json!({ "kind": "delay", "scope": { "group_id": id }, "concurrency": 1,
+        "timeout_ms": 30_000 });
     let (status, run) = call(&world, Method::POST, "/api/v1/tests", Some(asked.clone())).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{run}");
     assert_eq!(

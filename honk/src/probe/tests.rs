@@ -34,7 +34,7 @@ use super::{
 use crate::outbound::{Dialer, Settings};
 
 /// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn request(url: &str, timeout: Duration) -> Request {
 }
 
 async fn test(node: &Arc<Node>, url: &str) -> Result<Duration, measure::Failure> {
-    let request = request(url, Duration::from_secs(2));
+    let request = request(url, Duration::from_secs(20));
     measure::url_test(&dialer(), node, None, &request).await
 }
 
@@ -197,7 +197,7 @@ async fn failures_name_their_stage() {
         (Does::Garbage, "https://check.test/", Stage::Tls),
     ] {
         upstream.does(does);
-        let limit = Duration::from_secs(if does == Does::Silence { 1 } else { 10 });
+        let limit = Duration::from_secs(if does == Does::Silence { 1 } else { 30 });
         let request = request(url, limit);
         let failed = measure::url_test(&dialer(), &upstream.node, None, &request).await;
         let failed = failed.unwrap_err();
@@ -241,7 +241,7 @@ async fn a_query_goes_through_the_relay_and_any_answer_counts() {
         port: 53,
         addresses: Vec::new(),
     };
-    let limit = Duration::from_secs(10);
+    let limit = Duration::from_secs(30);
     let result = measure::dns_test(&dialer(), &upstream.node, None, &server, limit).await;
     result.unwrap();
     upstream.does(Does::Refuse);
