@@ -109,7 +109,7 @@ mod tests {
     fn names_are_passed_on() {
         let datagram = b"\0\0\0\x03\x03dns\0\x35hi";
         assert_eq!(parse(datagram), Ok((Target::Name("dns", 53), &b"hi"[..])));
-        assert_eq!(named_header("dns", 53).as_deref(), Some(&datagram[..9]));
+        assert_eq!(named_header("dns", 53).as_deref(), Some(&datagram[..10]));
         assert_eq!(named_header(&"x".repeat(256), 53), None);
     }
 
