@@ -63,7 +63,7 @@ pub const GLOBAL: &[Key] = &[
         "period of health checks"),
     row("check_tolerance", Duration(Millis, 0, 65_535), "50ms", Hot, Yes,
         "default `tolerance` of urltest groups"),
-    row("dial_mode", AnyCaseWord(&["ip", "domain", "domain+", "domain++"]), "domain", Hot,
+    row("dial_mode", AnyCaseWord(&["ip", "domain", "domain+", "domain++"]), "ip", Hot,
         Yes, "whether flows are sniffed and what proxies are given: name or address"),
     row("allow_insecure", Bool, "false", Hot, No, "skip TLS verification for all nodes"),
     row("sniffing_timeout", Duration(Millis, 0, 10_000), "30ms", Hot, Yes,
