@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use super::engine::{Engine, Running};
+use super::seat::Seats;
 use super::stats::{all_cpu_seconds, cpu_seconds, median, spread};
 use super::{Line, ONE_SHOT, PARALLEL, SOURCE, Settings, load, target, upstream};
 use crate::lab::{Lab, Profile, addr};
@@ -36,9 +37,9 @@ type Round = Vec<Run>;
 
 /// Times of a run.
 #[derive(Clone, Copy)]
-struct Pace {
-    warm: Duration,
-    measure: Duration,
+pub(super) struct Pace {
+    pub(super) warm: Duration,
+    pub(super) measure: Duration,
 }
 
 /// Compares the first engine with each of the others.
@@ -46,14 +47,15 @@ pub(super) fn compare(
     case: &str,
     engines: &[Engine],
     targets: [f64; 2],
+    seats: Seats,
     settings: &Settings,
 ) -> Result<Vec<Line>> {
     let (wanted, pace) = if settings.quick {
         (
-            5,
+            9,
             Pace {
-                warm: Duration::from_millis(700),
-                measure: Duration::from_secs(2),
+                warm: Duration::from_millis(500),
+                measure: Duration::from_millis(1500),
             },
         )
     } else {
@@ -70,7 +72,7 @@ pub(super) fn compare(
     };
     let engines: Vec<Engine> = engines.iter().copied().filter(chosen).collect();
     let lab = Lab::new(Profile::Flat)?;
-    let _targets = target::Targets::start(&lab.ho, scene::PROXIED)?;
+    let _targets = target::Targets::start(&lab.ho, scene::PROXIED, seats)?;
     let _upstream = upstream::Upstream::start(&lab.hp, addr::HP)?;
     let mut rounds: Vec<Round> = Vec::new();
     while rounds.iter().filter(|round| clean(round)).count() < wanted && rounds.len() < 2 * wanted {
@@ -87,7 +89,7 @@ pub(super) fn compare(
                 cleans(&rounds),
                 engine.name()
             );
-            round[at] = one_run(&lab, engine, pace)
+            round[at] = one_run(&lab, engine, pace, seats)
                 .with_context(|| format!("{case} with {}", engine.name()))?;
         }
         rounds.push(round);
@@ -103,12 +105,12 @@ fn cleans(rounds: &[Round]) -> usize {
     rounds.iter().filter(|round| clean(round)).count()
 }
 
-fn one_run(lab: &Lab, engine: Engine, pace: Pace) -> Result<Run> {
+fn one_run(lab: &Lab, engine: Engine, pace: Pace, seats: Seats) -> Result<Run> {
     let running = engine.start(lab)?;
     let all = all_cpu_seconds();
     let ours = || running.cpu_seconds() + cpu_seconds(std::process::id()).unwrap_or(0.0);
     let (own, start) = (ours(), std::time::Instant::now());
-    let samples = samples(lab, &running, pace).with_context(|| running.log_tail())?;
+    let samples = samples(lab, &running, pace, seats).with_context(|| running.log_tail())?;
     let foreign = (all_cpu_seconds() - all) - (ours() - own);
     let foreign = (foreign / start.elapsed().as_secs_f64()).max(0.0);
     if foreign > FOREIGN_CORES {
@@ -117,14 +119,19 @@ fn one_run(lab: &Lab, engine: Engine, pace: Pace) -> Result<Run> {
     Ok(Run { samples, foreign })
 }
 
-fn samples(lab: &Lab, running: &Running, pace: Pace) -> Result<[Sample; METRICS.len()]> {
+fn samples(
+    lab: &Lab,
+    running: &Running,
+    pace: Pace,
+    seats: Seats,
+) -> Result<[Sample; METRICS.len()]> {
     let source = scene::at(scene::PROXIED, SOURCE);
     let one_shot = scene::at(scene::PROXIED, ONE_SHOT);
     let whole = (pace.warm + pace.measure).as_secs_f64();
     let mut samples = [Sample::default(); METRICS.len()];
     for (at, streams) in [(0, 1), (1, 8)] {
         let before = running.cpu_seconds();
-        let value = load::download(&lab.hc1, source, streams, pace.warm, pace.measure)?;
+        let value = load::download(&lab.hc1, source, streams, pace, seats)?;
         let cores = (running.cpu_seconds() - before) / whole;
         samples[at] = Sample {
             value,

@@ -9,25 +9,29 @@ use anyhow::{Context as _, Result, bail};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::compare::Pace;
+use super::seat::{End, Seats};
 use super::slab::Slab;
 use super::sock::{self, Poll};
 use crate::client;
 use crate::netns::Netns;
 
-/// Gbit/s that `streams` downloads reach together, measured at the client after `warm`.
+/// Gbit/s that `streams` downloads reach together, measured at the client after warming up.
 pub(super) fn download(
     ns: &Netns,
     from: SocketAddr,
     streams: usize,
-    warm: Duration,
-    measure: Duration,
+    pace: Pace,
+    seats: Seats,
 ) -> Result<f64> {
     let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..streams)
-            .map(|_| {
-                scope.spawn(|| -> Result<()> {
+            .map(|n| {
+                let (bytes, stop) = (&bytes, &stop);
+                scope.spawn(move || -> Result<()> {
                     ns.enter()?;
+                    seats.take(End::Reader(n));
                     let stream = client::connect(from)?;
                     // The bytes are counted, not copied out of the kernel.
                     let mut buffer = vec![0_u8; 1 << 20];
@@ -43,9 +47,9 @@ pub(super) fn download(
                 })
             })
             .collect();
-        std::thread::sleep(warm);
+        std::thread::sleep(pace.warm);
         let (start, before) = (Instant::now(), bytes.load(Ordering::Relaxed));
-        std::thread::sleep(measure);
+        std::thread::sleep(pace.measure);
         let moved = bytes.load(Ordering::Relaxed) - before;
         let seconds = start.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);

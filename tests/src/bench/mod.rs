@@ -10,6 +10,7 @@ mod engine;
 mod groups;
 mod load;
 mod policy;
+mod seat;
 mod slab;
 mod sock;
 mod stats;
@@ -21,6 +22,7 @@ use std::io::Write;
 use anyhow::{Context as _, Result};
 use compare::compare;
 use engine::Engine;
+use seat::Seats;
 use serde::Serialize;
 
 use crate::kernel_bench;
@@ -76,11 +78,23 @@ pub fn run(settings: &Settings) -> Result<()> {
     let mut sink = Sink::open(settings.json.as_deref())?;
     if wants("direct") {
         let engines = [Engine::HonkDirect, Engine::Kernel];
-        sink.add(compare("direct", &engines, [0.97, 0.90], settings)?)?;
+        sink.add(compare(
+            "direct",
+            &engines,
+            [0.97, 0.90],
+            Seats::Apart,
+            settings,
+        )?)?;
     }
     if wants("relay") {
         let engines = [Engine::HonkRelay, Engine::SingBox, Engine::Mihomo];
-        sink.add(compare("relay", &engines, [1.0, 1.5], settings)?)?;
+        sink.add(compare(
+            "relay",
+            &engines,
+            [1.0, 1.5],
+            Seats::Free,
+            settings,
+        )?)?;
     }
     if wants("datapath") {
         let figures = datapath_figures(settings.quick)?;

@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::seat::{End, Seats};
 use super::slab::Slab;
 use super::sock::{self, Poll};
 use super::{ONE_SHOT, SOURCE};
@@ -26,7 +27,7 @@ pub(super) struct Targets {
 
 impl Targets {
     /// Serves on one address with one thread per kind.
-    pub(super) fn start(ns: &Netns, ip: IpAddr) -> Result<Self> {
+    pub(super) fn start(ns: &Netns, ip: IpAddr, seats: Seats) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for (port, serve) in [
             (SOURCE, source as fn(OwnedFd, &AtomicBool) -> _),
@@ -38,6 +39,9 @@ impl Targets {
                 .with_context(|| format!("cannot listen at {at}"))?;
             let stop = Arc::clone(&stop);
             ns.spawn(move || {
+                if port == SOURCE {
+                    seats.take(End::Sender);
+                }
                 if let Err(error) = serve(listener, &stop) {
                     eprintln!("benchmark origin on port {port} ended: {error}");
                 }
