@@ -41,6 +41,10 @@ pub(super) const ABSENT: Duration = Duration::from_secs(600);
 /// a node nobody selects any more has no traffic to make them good with.
 pub(super) const FORGET: Duration = Duration::from_secs(600);
 
+/// Failures of other UDP in a row that mean death while the UDP probe says dead, too: an
+/// unanswered datagram proves little, both together prove enough.
+pub(super) const DOUBTED_DEATH: u16 = 3;
+
 /// Failures of real traffic in a row that mean death.
 pub(super) fn traffic_death(domain: Domain) -> u16 {
     match domain {

@@ -8,7 +8,7 @@ use crate::{
         cell::{self, Weight},
         event::{Effects, Event, Outcome, ProbeId, Shift, Subject, Transition, Urgency},
         history::{Kind, Sample},
-        limits::{ABSENT, GRACE, LINK_QUIET, SECOND, traffic_death},
+        limits::{ABSENT, DOUBTED_DEATH, GRACE, LINK_QUIET, SECOND, traffic_death},
         strikes::Verdict,
         target::{Cause, State},
     },
@@ -196,17 +196,32 @@ impl Monitor {
             false => Weight::Full,
         };
         let selected = self.is_selected(at);
+        let death = match domain {
+            Domain::DataUdp if self.is_dead(node, Domain::DnsUdp, family) => DOUBTED_DEATH,
+            _ => traffic_death(domain),
+        };
         let cell = &mut self.targets[at].cell;
         let shift = if worked {
             cell.traffic_ok(now)
         } else {
-            cell.traffic_failed(traffic_death(domain), weight, now)
+            cell.traffic_failed(death, weight, now)
         };
         if shift == cell::Shift::Died {
             let pause = cell.pause(Duration::ZERO, false);
             self.hurry(at, now + pause, Cause::Due);
         }
         self.shifted(at, shift, selected, now, out);
+    }
+
+    /// Whether one domain of a node is known to be dead.
+    fn is_dead(&self, node: NodeId, domain: Domain, family: Family) -> bool {
+        let subject = Subject::Node {
+            node,
+            domain,
+            family,
+        };
+        let at = self.index.get(&subject);
+        at.is_some_and(|&at| !self.targets[at].cell.alive())
     }
 
     fn judged(&mut self, node: NodeId, verdict: Verdict, now: Moment, out: &mut Effects) {

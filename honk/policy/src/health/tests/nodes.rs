@@ -104,6 +104,31 @@ fn failing_flows_by_the_thousand_cause_one_probe_a_second() {
 }
 
 #[test]
+fn with_a_dead_udp_check_few_failing_tunnels_are_enough() {
+    let udp = GroupFacts {
+        udp: vec![node(1)],
+        ..automatic(1, &[1])
+    };
+    let mut world = World::settled(setup(vec![udp]));
+    let unanswered = |domain| Event::Unanswered {
+        node: node(1),
+        family: Family::V4,
+        domain,
+    };
+    let data = |world: &World| world.view().node(node(1), Domain::DataUdp, Family::V4);
+    for _ in 0..4 {
+        world.hear(unanswered(Domain::DataUdp));
+    }
+    assert!(data(&world).unwrap().alive, "the check still answers");
+    for _ in 0..3 {
+        world.hear(unanswered(Domain::DnsUdp));
+    }
+    assert!(data(&world).unwrap().alive, "a check alone proves nothing");
+    world.hear(unanswered(Domain::DataUdp));
+    assert!(!data(&world).unwrap().alive);
+}
+
+#[test]
 fn datagrams_are_judged_apart_from_streams() {
     let udp = GroupFacts {
         udp: vec![node(1)],
@@ -113,7 +138,7 @@ fn datagrams_are_judged_apart_from_streams() {
     let state = |world: &World, domain| world.view().node(node(1), domain, Family::V4);
     assert!(state(&world, Domain::DnsUdp).unwrap().alive);
     assert_eq!(state(&world, Domain::DataUdp), None, "nothing was sent yet");
-    for (domain, death) in [(Domain::DnsUdp, 3), (Domain::DataUdp, 50)] {
+    for (domain, death) in [(Domain::DataUdp, 50), (Domain::DnsUdp, 3)] {
         for n in 1..=death {
             world.hear(Event::Unanswered {
                 node: node(1),
