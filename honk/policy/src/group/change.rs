@@ -1,6 +1,6 @@
 //! From one snapshot to the next: what is worked out anew, and what flows must know of it.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use super::{
     health::Health,
@@ -174,10 +174,23 @@ impl GroupTable {
             }
         }
         // Where ways lead back or are too long, nothing tells which selections depend on which.
+        // What they kept so far stands until all of them are worked out.
         let irregular = (0..self.groups.len()).filter(|&g| shape.heights[g].is_none());
         if any || work.dirty.contains(&true) {
-            for index in irregular {
-                self.settle_one(index, same, &work.leaves, &scans);
+            let walks = Rc::default();
+            let settled = |index| {
+                let resolver = Resolver {
+                    scans: Some(&scans),
+                    walks: Rc::clone(&walks),
+                    ..self.resolver()
+                };
+                (index, resolver.settle(index, same))
+            };
+            let settled: Vec<(usize, Live)> = irregular.map(settled).collect();
+            for (index, new) in settled {
+                if *self.live[index] != new {
+                    self.live[index] = Arc::new(new);
+                }
             }
         }
     }

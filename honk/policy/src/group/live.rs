@@ -7,7 +7,7 @@
 //! Health and capability never move a selector to a sibling (G-122, G-124): only an explicit
 //! `final`, or for TCP the very same leaf as last resort, may continue.
 
-use std::sync::Arc;
+use std::{collections::HashSet, rc::Rc, sync::Arc};
 
 use super::{
     fallback,
@@ -18,8 +18,12 @@ use super::{
     standing::{self, Mark, Standing, UrlMark},
     table::{Final, Group},
     urltest::{self, Runner},
+    walks::Walks,
 };
 use crate::{config::Policy, id::NodeId};
+
+/// Ways down that a balancing group may have; sensible ones have a few hundred.
+const MAX_WAYS: usize = 1024;
 
 pub(super) const TCP: usize = 0;
 pub(super) const UDP: usize = 1;
@@ -52,7 +56,7 @@ impl Default for Live {
 }
 
 /// All that a selection depends on.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Resolver<'a> {
     pub(super) groups: &'a [Arc<Group>],
     pub(super) shape: &'a Shape,
@@ -64,6 +68,8 @@ pub(super) struct Resolver<'a> {
     pub(super) live: &'a [Arc<Live>],
     /// What lists of nodes have to offer, for groups that judge nodes like everybody.
     pub(super) scans: Option<&'a Scans>,
+    /// What irregular groups contribute, as far as found out.
+    pub(super) walks: Rc<Walks>,
 }
 
 /// A member that may serve.
@@ -75,6 +81,7 @@ struct Candidate {
 impl Resolver<'_> {
     /// The selections of a group. `same` says that no node is judged differently by family.
     pub(super) fn settle(&self, index: usize, same: bool) -> Live {
+        self.walks.begin();
         let before = &self.live[index];
         let nested = &self.groups[index].nested;
         let mut kept = before.kept;
@@ -246,6 +253,10 @@ impl Resolver<'_> {
         if nodes.is_empty() && nested.is_empty() {
             return Err(self.obstacle(index, network, family, above));
         }
+        // Every way down is kept ready, and balancing groups in balancing groups multiply them.
+        if nested.iter().map(Lead::ways).sum::<usize>() > MAX_WAYS {
+            return Err(Refuse::Depth);
+        }
         Ok(Pick {
             lead: Lead::Turn(Arc::new(Turn {
                 counter: Arc::clone(&group.counters[network]),
@@ -396,6 +407,24 @@ impl Resolver<'_> {
         if above.len() == MAX_DEPTH {
             return read(&Err(Refuse::Depth));
         }
+        if self.shape.leads_back[index] {
+            if !self.walks.step() {
+                return read(&Err(Refuse::Depth));
+            }
+            return read(&self.walk(index, network, family, above));
+        }
+        // No way leads back, so that of the groups above only their number counts.
+        let spot = (index, above.len(), network, family);
+        let found = self.walks.known(&spot).unwrap_or_else(|| {
+            let found = Rc::new(self.walk(index, network, family, above));
+            self.walks.learn(spot, Rc::clone(&found));
+            found
+        });
+        read(&found)
+    }
+
+    /// What a nested group contributes, worked out.
+    fn walk(&self, index: usize, network: usize, family: usize, above: &mut Vec<usize>) -> Outcome {
         above.push(index);
         let pick = self
             .pick(index, network, family, above)
@@ -403,7 +432,7 @@ impl Resolver<'_> {
         let group = &self.groups[index];
         let pick = pick.or_else(|refuse| self.final_(group, refuse, network, family, above));
         above.pop();
-        read(&pick)
+        pick
     }
 
     fn final_(
@@ -450,7 +479,7 @@ impl Resolver<'_> {
         if network != TCP || self.shape.leaf_counts[index] != 1 {
             return None;
         }
-        let lead = self.only_leaf(index, 0)?;
+        let lead = self.only_leaf(index, 0, &mut HashSet::new())?;
         // Switched off is not the same as dead.
         let enabled = self.marks[lead.first() as usize][TCP][V4].enabled;
         enabled.then_some(Pick {
@@ -461,23 +490,33 @@ impl Resolver<'_> {
         })
     }
 
-    fn only_leaf(&self, index: usize, depth: usize) -> Option<Lead> {
+    /// `vain`: groups that were asked at a depth without success.
+    fn only_leaf(
+        &self,
+        index: usize,
+        depth: usize,
+        vain: &mut HashSet<(usize, usize)>,
+    ) -> Option<Lead> {
         let group = &*self.groups[index];
-        if depth == MAX_DEPTH || group.final_ != Final::None {
+        if depth == MAX_DEPTH || group.final_ != Final::None || vain.contains(&(index, depth)) {
             return None;
         }
-        let follow = |at: u32| match group.nodes.get(at as usize) {
+        let mut follow = |at: u32| match group.nodes.get(at as usize) {
             Some(&leaf) => Some(Lead::Leaf(leaf, Arc::clone(&group.way))),
             None => {
                 let child = group.nested[at as usize - group.nodes.len()];
-                let lead = self.only_leaf(child, depth + 1)?;
+                let lead = self.only_leaf(child, depth + 1, vain)?;
                 Some(lead.below(&group.way))
             }
         };
-        match group.fixed(TCP) {
+        let found = match group.fixed(TCP) {
             Some((at, _)) => follow(at),
             None => (0..group.members.len() as u32).find_map(follow),
+        };
+        if found.is_none() {
+            vain.insert((index, depth));
         }
+        found
     }
 
     /// Latency and strikes of a member as the policy sees them; `None` where it may not serve.

@@ -28,6 +28,7 @@ mod table;
 mod tests;
 mod urltest;
 mod view;
+mod walks;
 mod warm;
 
 pub use activity::Activity;

@@ -154,6 +154,14 @@ impl Lead {
         }
     }
 
+    /// Ways to nested groups that are kept for it, its own included.
+    pub(super) fn ways(&self) -> usize {
+        match self {
+            Self::Leaf(..) => 1,
+            Self::Turn(turn) => 1 + turn.nested.iter().map(Self::ways).sum::<usize>(),
+        }
+    }
+
     /// The leaf whose numbers stand for it: of members in turn, the first.
     pub(super) fn first(&self) -> u32 {
         match self {

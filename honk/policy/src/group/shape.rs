@@ -27,6 +27,8 @@ pub(super) struct Shape {
     /// Groups on the longest way over members and finals; `None` where a way leads back or is
     /// too long, so that the selection depends on where one comes from.
     pub(super) heights: Vec<Option<usize>>,
+    /// Groups from which some way leads to a `final` that leads back to its group.
+    pub(super) leads_back: Vec<bool>,
     /// Groups that list the group or have it as `final`.
     pub(super) parents: Vec<Box<[usize]>>,
     /// Groups that list the leaf or have it as `final`.
@@ -82,6 +84,14 @@ impl Shape {
             })
         });
         let list_of = list_of.collect();
+        let mut leads_back = vec![false; groups.len()];
+        let cyclic = (0..groups.len()).filter(|&g| groups[g].final_cyclic);
+        let mut open: Vec<usize> = cyclic.collect();
+        while let Some(index) = open.pop() {
+            if !std::mem::replace(&mut leads_back[index], true) {
+                open.extend(&parents[index]);
+            }
+        }
         Self {
             lists: lists.into(),
             list_of,
@@ -89,6 +99,7 @@ impl Shape {
             places,
             order,
             heights,
+            leads_back,
             parents: parents.into_iter().map(Vec::into_boxed_slice).collect(),
             listed: listed.into_iter().map(Vec::into_boxed_slice).collect(),
             slots,

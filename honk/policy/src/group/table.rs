@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    rc::Rc,
     sync::{Arc, LazyLock},
 };
 
@@ -406,6 +407,7 @@ impl GroupTable {
             urls: &self.urls,
             live: &self.live,
             scans: None,
+            walks: Rc::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use honk_grammar::diag::Diagnostic;
 
 use super::{
-    live::{TCP, V4},
+    live::{Resolver, TCP, V4},
     member::Member,
     pick::{Refuse, Source},
     table::{Final, Group, GroupTable, net},
@@ -286,16 +286,18 @@ impl GroupTable {
         for member in &**members {
             *names.entry(member.name()).or_insert(0) += 1;
         }
+        let resolver = self.resolver();
         let view = |(at, member): (usize, &Member)| {
-            let leaf = self.resolver().leaf(index, at as u32, TCP, V4).ok();
+            resolver.walks.begin();
+            let leaf = resolver.leaf(index, at as u32, TCP, V4).ok();
             let node = leaf.map(|leaf| &self.shape.leaves[leaf as usize]);
             MemberView {
                 id: member.id(),
                 name: member.name().to_owned(),
                 index: at,
                 duplicate_name: names[member.name()] > 1,
-                tcp: self.ineligible(index, at, Network::Tcp),
-                udp: self.ineligible(index, at, Network::Udp),
+                tcp: self.ineligible(&resolver, index, at, Network::Tcp),
+                udp: self.ineligible(&resolver, index, at, Network::Udp),
                 leaf: node.map(|leaf| (leaf.id, leaf.name.clone())),
                 delay_ms: self.delay(index, at, leaf),
             }
@@ -304,13 +306,16 @@ impl GroupTable {
     }
 
     /// Why a member may not serve flows to IPv4 targets.
-    fn ineligible(&self, index: usize, at: usize, network: Network) -> Option<Ineligible> {
-        let refuse = self
-            .resolver()
-            .leaf(index, at as u32, net(network), V4)
-            .err()?;
+    fn ineligible(
+        &self,
+        resolver: &Resolver<'_>,
+        index: usize,
+        at: usize,
+        network: Network,
+    ) -> Option<Ineligible> {
+        let refuse = resolver.leaf(index, at as u32, net(network), V4).err()?;
         Some(match (refuse, self.groups[index].members.get(at)) {
-            (Refuse::AllDead, Some(Member::Node(node))) if !self.resolver().is_enabled(node.id) => {
+            (Refuse::AllDead, Some(Member::Node(node))) if !resolver.is_enabled(node.id) => {
                 Ineligible::Disabled
             }
             (Refuse::AllDead, _) => Ineligible::Dead,

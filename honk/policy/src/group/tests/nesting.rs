@@ -106,3 +106,46 @@ fn empty_child_does_not_lead_to_a_sibling() {
     ];
     assert_eq!(tcp(&table(&nodes, &groups), "outer"), Err(Refuse::NoMember));
 }
+
+/// Ten groups in each of twelve layers, each listing the whole next layer: a hundred million
+/// ways down from each group of the first.
+fn layers(policy: Policy, last: Option<&str>) -> Vec<GroupDef> {
+    let name = |layer: usize, n: usize| format!("g{layer}x{n}");
+    let mut defs = Vec::new();
+    for layer in 0..12 {
+        let next: Vec<String> = (0..10).map(|n| name(layer + 1, n)).collect();
+        let next: Vec<&str> = next.iter().map(String::as_str).collect();
+        for n in 0..10 {
+            let def = match layer {
+                11 => all(&name(layer, n)),
+                _ => nest(&name(layer, n), &next),
+            };
+            defs.push(GroupDef {
+                policy,
+                final_: last.map(str::to_owned),
+                ..def
+            });
+        }
+    }
+    defs
+}
+
+#[test]
+fn many_ways_down_are_not_walked_one_by_one() {
+    let nodes = [socks(1, "n")];
+    for policy in [
+        Policy::Selector,
+        Policy::UrlTest,
+        Policy::Fallback,
+        Policy::LoadBalance,
+    ] {
+        for last in [None, Some("g0x0")] {
+            let table = table(&nodes, &layers(policy, last));
+            assert_eq!(tcp(&table, "g11x0"), Ok(1), "{policy:?} {last:?}");
+            assert!(table.view(table.group_named("g0x0").unwrap().id).is_some());
+            if last.is_none() {
+                assert_eq!(tcp(&table, "g0x0"), Err(Refuse::Depth), "{policy:?}");
+            }
+        }
+    }
+}
