@@ -23,8 +23,9 @@ use rustix::{
         sockopt::{
             set_socket_keepalive, set_socket_linger, set_socket_recv_buffer_size,
             set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
-            set_socket_send_buffer_size_force, set_tcp_keepcnt, set_tcp_keepidle,
-            set_tcp_keepintvl, set_tcp_nodelay, set_tcp_quickack, set_tcp_user_timeout,
+            set_socket_send_buffer_size_force, set_tcp_congestion, set_tcp_keepcnt,
+            set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay, set_tcp_quickack,
+            set_tcp_user_timeout,
         },
     },
 };
@@ -43,6 +44,9 @@ pub(crate) enum Kind {
 
 /// Receive and send buffers asked for on datagram sockets (outbounds.md 8.1).
 const UDP_BUFFER: usize = 8 << 20;
+
+/// Congestion control of connections to clients.
+const LAN_CONGESTION: &str = "cubic";
 
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -113,6 +117,10 @@ fn ip_addr(addr: SocketAddrAny) -> Result<SocketAddr, Errno> {
 /// Options accepted sockets inherit from their listener, so that they cost nothing per flow.
 pub(crate) fn prepare_listener(listener: &impl AsFd) -> io::Result<()> {
     set_tcp_nodelay(listener, true)?;
+    // Towards a client the gateway is a hop away. Pacing by a model of the path, which a system
+    // may have as its default for the wide side, costs a timer per burst here and gains
+    // nothing. Where the kernel lacks it, the default stays.
+    let _ = set_tcp_congestion(listener, LAN_CONGESTION);
     Ok(())
 }
 
