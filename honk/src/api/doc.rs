@@ -288,7 +288,7 @@ pub(crate) struct Node {
     /// Groups that have it as a direct member.
     pub(crate) groups: Vec<Id>,
     pub(crate) builtin: bool,
-    /// `unknown` until health checks exist.
+    /// `alive` or `dead` for TCP; `unknown` for a node nobody has asked or used yet.
     pub(crate) state: String,
     pub(crate) duplicate_name: bool,
     /// Live flows through it.

@@ -51,8 +51,8 @@ async fn list(session: &Session, group: Option<&str>, sub: Option<&str>) -> Resu
         return out.document("node.list/1", &nodes, &[] as &[String]);
     }
     let mut table = Table::new(&[
-        ("", Align::Left),
         ("NODE", Align::Left),
+        ("STATE", Align::Left),
         ("PROTOCOL", Align::Left),
         ("NETWORK", Align::Left),
         ("GROUPS", Align::Right),
@@ -60,10 +60,10 @@ async fn list(session: &Session, group: Option<&str>, sub: Option<&str>) -> Resu
         ("ID", Align::Left),
     ]);
     for n in &nodes {
-        let mark = if n.builtin { " " } else { "?" };
+        let state = if n.builtin { "-" } else { &n.state };
         table.row(vec![
-            mark.to_owned(),
             n.name.clone(),
+            state.to_owned(),
             n.protocol.clone(),
             n.network.clone(),
             n.groups.len().to_string(),
