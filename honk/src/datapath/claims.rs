@@ -39,17 +39,8 @@ impl Claims {
             claim.count += 1;
             claim.isn = seen.isn;
         }
-        // `seen` was read a moment ago, so it is written back without another look. Only the
-        // mark is lost when this fails; the pin above is what protects the entry.
-        let word = FlowWord {
-            state: FLOW_CLAIMED,
-            ..FlowWord::unpack(seen.word)
-        };
-        let marked = FlowVal {
-            word: word.pack(),
-            ..*seen
-        };
-        let _ = flows.replace(key, &marked);
+        // Only the mark is lost when this fails; the pin above is what protects the entry.
+        let _ = set_state(flows, key, seen.isn, FLOW_CLAIMED);
     }
 
     /// Gives an entry back after its relay ended. A TCP entry lingers as closing, so that the
