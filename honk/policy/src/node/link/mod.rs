@@ -24,7 +24,7 @@ pub(crate) use self::{
 use super::{
     Fault, Kind, Node, Protocol, Proxy, check,
     fields::{Note, Out},
-    text::percent_encode,
+    text::{display_name, percent_encode},
     url::{self, Url},
 };
 use crate::id::NodeId;
@@ -293,8 +293,12 @@ fn finish(scheme: String, mut parts: Parts) -> Result<Link, LinkError> {
     })
 }
 
+/// The name that the link gives, else one made from its server; neither longer than a name may be.
 fn name(scheme: &str, parts: &mut Parts) -> String {
-    let default = || format!("{scheme}-{}", parts.proxy.host);
+    let default = || {
+        let whole = format!("{scheme}-{}", parts.proxy.host);
+        display_name(&whole).unwrap_or(whole)
+    };
     parts.name.take().unwrap_or_else(default)
 }
 

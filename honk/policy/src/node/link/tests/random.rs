@@ -578,3 +578,13 @@ proptest! {
         let _ = parse(&String::from_utf8_lossy(&bytes));
     }
 }
+
+/// A host may be longer than a name, which a layer takes from its host when it has none.
+#[test]
+fn names_made_from_long_hosts_survive() {
+    let label = "a".repeat(60);
+    let text = format!("socks5://u:p@192.0.2.1:1#n -> wss://{label}.{label}.{label}.example:443");
+    let node = Node::from(parse(&text).unwrap());
+    let back = Node::from(parse(&format(&node).unwrap()).unwrap());
+    assert_eq!(back.protocol, node.protocol);
+}
