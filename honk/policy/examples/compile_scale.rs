@@ -160,19 +160,11 @@ fn groups() -> GroupTable {
 
 fn group(number: u8, nested: Option<u8>) -> GroupDef {
     GroupDef {
-        name: format!("group {number}"),
-        ordinal: Ordinal(2 + number),
-        policy: Policy::Selector,
         filters: nested.map(|n| vec![FilterLine::Groups(vec![format!("group {n}")])]),
-        default: None,
-        final_: None,
-        check_url: None,
-        tolerance_ms: None,
-        idle_timeout_s: None,
-        probing: Default::default(),
-        add_latency: Vec::new(),
-        interrupt_connections: false,
-        icon: None,
-        implicit: false,
+        ..GroupDef::new(
+            format!("group {number}"),
+            Ordinal(2 + number),
+            Policy::Selector,
+        )
     }
 }

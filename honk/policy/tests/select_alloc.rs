@@ -71,20 +71,8 @@ impl Health for Measured {
 
 fn def(name: &str, policy: Policy, filters: Option<Vec<FilterLine>>) -> GroupDef {
     GroupDef {
-        name: name.to_owned(),
-        ordinal: Ordinal(0),
-        policy,
         filters,
-        default: None,
-        final_: None,
-        check_url: None,
-        tolerance_ms: None,
-        idle_timeout_s: None,
-        probing: Default::default(),
-        add_latency: Vec::new(),
-        interrupt_connections: false,
-        icon: None,
-        implicit: false,
+        ..GroupDef::new(name.to_owned(), Ordinal(0), policy)
     }
 }
 

@@ -160,22 +160,7 @@ fn table(policy: Policy) -> GroupTable {
         }),
         origin: None,
     };
-    let group = |number| GroupDef {
-        name: format!("group {number}"),
-        ordinal: Ordinal(2 + number),
-        policy,
-        filters: None,
-        default: None,
-        final_: None,
-        check_url: None,
-        tolerance_ms: None,
-        idle_timeout_s: None,
-        probing: Default::default(),
-        add_latency: Vec::new(),
-        interrupt_connections: false,
-        icon: None,
-        implicit: false,
-    };
+    let group = |number| GroupDef::new(format!("group {number}"), Ordinal(2 + number), policy);
     let config = Config {
         nodes: (1..=NODES).map(node).collect(),
         groups: (0..GROUPS).map(group).collect(),

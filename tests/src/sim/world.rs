@@ -74,22 +74,11 @@ impl World {
         policy: Policy,
         change: impl FnOnce(&mut GroupDef),
     ) -> Self {
-        let mut def = GroupDef {
-            name: name.to_owned(),
-            ordinal: Ordinal(u8::try_from(self.groups.len()).map_or(u8::MAX, |n| n + 2)),
+        let mut def = GroupDef::new(
+            name.to_owned(),
+            Ordinal(u8::try_from(self.groups.len()).map_or(u8::MAX, |n| n + 2)),
             policy,
-            filters: None,
-            default: None,
-            final_: None,
-            check_url: None,
-            tolerance_ms: None,
-            idle_timeout_s: None,
-            probing: Default::default(),
-            add_latency: Vec::new(),
-            interrupt_connections: false,
-            icon: None,
-            implicit: false,
-        };
+        );
         change(&mut def);
         self.groups.push(def);
         self

@@ -209,6 +209,26 @@ pub struct GroupDef {
 }
 
 impl GroupDef {
+    /// A declared group of all nodes with every other key at its default.
+    pub fn new(name: String, ordinal: Ordinal, policy: Policy) -> Self {
+        Self {
+            name,
+            ordinal,
+            policy,
+            filters: None,
+            default: None,
+            final_: None,
+            check_url: None,
+            tolerance_ms: None,
+            idle_timeout_s: None,
+            probing: Probing::default(),
+            add_latency: Vec::new(),
+            interrupt_connections: false,
+            icon: None,
+            implicit: false,
+        }
+    }
+
     /// Period of probes and idle time; only urltest groups are ever idle.
     pub fn timing(&self, check_interval: Duration) -> Timing {
         let test = self.probing.test_interval_ms.map(Duration::from_millis);

@@ -363,20 +363,10 @@ impl Routing<'_, '_, '_> {
         };
         self.names.add_group(name, ordinal);
         self.groups.push(GroupDef {
-            name: name.to_owned(),
-            ordinal,
-            policy: Policy::Selector,
             filters: Some(vec![FilterLine::Nodes(vec![exact])]),
             default: Some(name.to_owned()),
-            final_: None,
-            check_url: None,
-            tolerance_ms: None,
-            idle_timeout_s: None,
-            probing: Default::default(),
-            add_latency: Vec::new(),
-            interrupt_connections: false,
-            icon: None,
             implicit: true,
+            ..GroupDef::new(name.to_owned(), ordinal, Policy::Selector)
         });
         ordinal
     }

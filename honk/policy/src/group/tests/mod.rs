@@ -63,22 +63,7 @@ fn node(number: u128, name: &str, protocol: fn(Server) -> Protocol) -> Node {
 
 /// A group without `filter`: all nodes.
 fn all(name: &str) -> GroupDef {
-    GroupDef {
-        name: name.to_owned(),
-        ordinal: Ordinal(0),
-        policy: Policy::Selector,
-        filters: None,
-        default: None,
-        final_: None,
-        check_url: None,
-        tolerance_ms: None,
-        idle_timeout_s: None,
-        probing: Default::default(),
-        add_latency: Vec::new(),
-        interrupt_connections: false,
-        icon: None,
-        implicit: false,
-    }
+    GroupDef::new(name.to_owned(), Ordinal(0), Policy::Selector)
 }
 
 fn group(name: &str, filters: impl Into<Vec<FilterLine>>) -> GroupDef {

@@ -128,8 +128,8 @@ mod tests {
         let mut crypto = Crypto::default();
         crypto.put(2, b"cd").unwrap();
         crypto.put(6, b"gh").unwrap();
-        crypto.put(0, b"XXXXXXXXXX").unwrap();
-        assert_eq!(crypto.beginning(), b"XXcdXXghXX");
+        crypto.put(0, b"..........").unwrap();
+        assert_eq!(crypto.beginning(), b"..cd..gh..");
     }
 
     #[test]
