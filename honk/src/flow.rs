@@ -1,20 +1,21 @@
 //! What the rooms of a flow's life share: facts of a new flow, the answer to it, and the
 //! record that lists it while it lives.
 //!
-//! A leaf room: it imports nothing of ours but ids, nodes and what sniffing finds. `app`
+//! A leaf room: it imports nothing of ours but ids, nodes, ways and what sniffing finds. `app`
 //! implements [`Admission`]; `inbound` calls it and never sees groups or rules.
 
 use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use honk_policy::{
+    group::{Rival, Rivals},
     id::{Family, GroupId, MemberId, Network, NodeId},
     node::Node,
 };
@@ -45,6 +46,8 @@ pub(crate) struct Route {
     pub(crate) mark: u32,
     /// What a proxy is asked for instead of the address.
     pub(crate) name: Option<Arc<str>>,
+    /// Leaves as good as `leaf`, itself included: nothing is measured yet.
+    pub(crate) cold: Option<Rivals>,
     /// Keeps the flow listed until it is dropped; its entry tells outbound, path and rule.
     pub(crate) guard: FlowGuard,
 }
@@ -78,12 +81,46 @@ pub(crate) trait Admission: Send + Sync + 'static {
     /// On refusal nothing stays behind.
     fn ask(&self, flow: &NewFlow) -> Result<Answer, Refusal>;
 
+    /// Other leaves for a flow whose own one failed, at most [`RACERS`].
+    fn rivals(&self, _: &FlowEntry) -> Option<Rivals> {
+        None
+    }
+
+    /// Whether a leaf that has answered may still serve the flow.
+    fn eligible(&self, _: &FlowEntry, _: &Rival) -> bool {
+        true
+    }
+
+    /// Rivals of a group were tried for a flow.
+    fn raced(&self, _group: &Arc<str>, _network: Network, _why: Why, _won: bool) {}
+
     /// Admits a flow that is not to be sniffed.
     #[cfg(test)]
     fn admit(&self, flow: &NewFlow) -> Result<Route, Refusal> {
         match self.ask(flow)? {
             Answer::Go(route) => Ok(route),
             Answer::Sniff(flow) => panic!("to be sniffed: {flow:?}"),
+        }
+    }
+}
+
+/// Leaves that are dialed for one flow at a time.
+pub(crate) const RACERS: usize = 3;
+
+/// Why several leaves were tried for one flow; label values of `reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The selected one failed.
+    Retry,
+    /// Nothing was measured yet.
+    Cold,
+}
+
+impl Why {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cold => "cold",
         }
     }
 }
@@ -269,18 +306,38 @@ impl From<Kind> for HostSource {
     }
 }
 
+/// The groups a flow came through, and the leaf that serves it.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// Groups, outermost first.
+    pub(crate) path: Arc<[Arc<str>]>,
+    /// Their ids.
+    pub(crate) groups: Arc<[GroupId]>,
+    pub(crate) leaf: NodeId,
+    pub(crate) leaf_name: Arc<str>,
+}
+
+impl From<&Rival> for Way {
+    fn from(rival: &Rival) -> Self {
+        Self {
+            path: Arc::clone(&rival.path),
+            groups: Arc::clone(&rival.groups),
+            leaf: rival.leaf.id,
+            leaf_name: rival.leaf.name.as_str().into(),
+        }
+    }
+}
+
 /// One listed flow.
 #[derive(Debug)]
 pub(crate) struct FlowEntry {
     pub(crate) id: u64,
     pub(crate) flow: NewFlow,
     pub(crate) outbound: Arc<str>,
-    /// Groups it came through, outermost first.
-    pub(crate) path: Arc<[Arc<str>]>,
-    /// Their ids.
-    pub(crate) groups: Arc<[GroupId]>,
-    pub(crate) leaf: NodeId,
-    pub(crate) leaf_name: Arc<str>,
+    /// As selected.
+    pub(crate) selected: Way,
+    /// Where a rival of the selected leaf serves.
+    pub(crate) moved: OnceLock<Way>,
     pub(crate) rule: u16,
     pub(crate) must: bool,
     /// The name it was routed or dialed by, and where that comes from.
@@ -298,9 +355,23 @@ pub(crate) struct FlowEntry {
 impl FlowEntry {
     /// The member of a group that the flow went through, if it came through the group.
     pub(crate) fn member_of(&self, group: GroupId) -> Option<MemberId> {
-        let at = self.groups.iter().position(|id| *id == group)?;
-        let nested = self.groups.get(at + 1).copied().map(MemberId::Group);
-        Some(nested.unwrap_or(MemberId::Node(self.leaf)))
+        let way = self.way();
+        let at = way.groups.iter().position(|id| *id == group)?;
+        let nested = way.groups.get(at + 1).copied().map(MemberId::Group);
+        Some(nested.unwrap_or(MemberId::Node(way.leaf)))
+    }
+
+    /// How it leaves.
+    pub(crate) fn way(&self) -> &Way {
+        self.moved.get().unwrap_or(&self.selected)
+    }
+
+    /// A rival serves it; told once.
+    pub(crate) fn served_by(&self, rival: &Rival) {
+        if rival.leaf.id != self.selected.leaf {
+            // At most one race is run for a flow.
+            let _ = self.moved.set(rival.into());
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use honk_tests::lab::addr;
 use honk_tests::load::Load;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, config, play};
 use honk_tests::serve::{ECHO, Fault};
+use honk_tests::wait;
 
 #[test]
 fn a_switch_moves_new_flows_and_leaves_old_ones() {
@@ -107,6 +108,77 @@ fn a_pin_of_an_automatic_group_ends_with_the_next_activation() {
     );
 }
 
+#[test]
+fn the_flow_that_finds_its_node_dead_is_served_by_another_one() {
+    play(
+        "the_flow_that_finds_its_node_dead_is_served_by_another_one",
+        |scene| {
+            let config = automatic("urltest")
+                .replace("name(up1, up2)", "name(up1)")
+                .replace(
+                    "policy: urltest",
+                    "filter: name(up2) [add_latency: 5s]\n policy: urltest",
+                );
+            let honk = Honk::start(&scene.lab, &config)?;
+            let hc1 = &scene.lab.hc1;
+            wait::until(
+                "the first node to be measured",
+                Duration::from_secs(40),
+                || {
+                    let cold = honk
+                        .metric("honk_node_delay_seconds", "node=\"up1\"")
+                        .unwrap_or(0.0);
+                    (cold > 0.0).then_some(())
+                },
+            )?;
+            wait::until("flows to leave by it", Duration::from_secs(40), || {
+                let seen = hc1.run(|| client::whoami_tcp(PROXIED)).ok()?;
+                (seen.ip() == addr::HP).then_some(())
+            })?;
+            scene.wan.reset()?;
+            scene.up1 = None;
+            // One failure is not the end of a node: the next flow still goes there first.
+            let seen = hc1.run(|| client::whoami_tcp(PROXIED))?.ip();
+            ensure!(seen == addr::HP2, "the origin saw {seen}");
+            let races = honk.metric("honk_group_races_total", "reason=\"retry\"")?;
+            ensure!(races >= 1.0, "{races} retries");
+            ensure!(scene.leaked(PROXIED)? == 0);
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_choice_is_kept_though_its_node_fails() {
+    play("a_choice_is_kept_though_its_node_fails", |scene| {
+        let honk = scene.honk()?;
+        scene.up1 = None;
+        let hc1 = &scene.lab.hc1;
+        for _ in 0..3 {
+            ensure!(hc1.run(|| client::whoami_tcp(PROXIED)).is_err());
+        }
+        let text = honk.metrics()?;
+        ensure!(!text.contains("honk_group_races_total{"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_first_flows_after_a_start_find_the_node_that_works() {
+    play(
+        "the_first_flows_after_a_start_find_the_node_that_works",
+        |scene| {
+            scene.up1 = None;
+            let _honk = Honk::start(&scene.lab, &automatic("urltest"))?;
+            // Measured or not yet: both networks are served from the first flow on.
+            let hc1 = &scene.lab.hc1;
+            ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP2);
+            ensure!(hc1.run(|| client::whoami_udp(PROXIED))?.ip() == addr::HP2);
+            Ok(())
+        },
+    );
+}
+
 /// The scene's group with two members and another policy.
 fn automatic(policy: &str) -> String {
     config()
@@ -155,8 +227,11 @@ fn a_dead_upstream_leaks_nothing_and_direct_goes_on() {
                 .seen(|t| t.touches(PROXIED) || t.touches(PROXIED_V6))?;
             ensure!(leaks.is_empty(), "on the WAN: {leaks:?}");
             scene.revive_up1()?;
-            ensure!(hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
-            Ok(())
+            // The node may have been found dead meanwhile; it comes back with its next checks.
+            wait::until("the node to serve again", Duration::from_secs(40), || {
+                let seen = hc1.run(|| client::whoami_tcp(PROXIED)).ok()?;
+                (seen.ip() == addr::HP).then_some(())
+            })
         },
     );
 }

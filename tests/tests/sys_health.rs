@@ -112,12 +112,16 @@ fn failed_flows_alone_make_urltest_switch() {
         becomes(&honk, "up2", true)?;
         let first = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip();
         let (fallen, other) = if first == addr::HP {
-            (&mut scene.up1, addr::HP2)
+            (&mut scene.up1, "up2")
         } else {
-            (&mut scene.up2, addr::HP)
+            (&mut scene.up2, "up1")
         };
         *fallen = None;
-        leaves_by(scene, other)
+        // Each flow is served all the same; two that fail first make the group leave the node.
+        wait::until("the selection to follow", PATIENCE, || {
+            scene.lab.hc1.run(|| client::whoami_tcp(PROXIED)).ok()?;
+            (selected(&honk).ok()? == other).then_some(())
+        })
     });
 }
 

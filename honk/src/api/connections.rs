@@ -163,7 +163,8 @@ fn document(snapshot: &Snapshot, boot: u64, flow: &FlowEntry) -> Conn {
     let line = line.filter(|_| flow.generation == snapshot.generation);
     let carrier = usize::from(flow.carrier.load(Ordering::Relaxed));
     let carrier = CARRIERS.get(carrier).copied().unwrap_or("opening");
-    let groups = flow.path.iter().map(ToString::to_string);
+    let way = flow.way();
+    let groups = way.path.iter().map(ToString::to_string);
     Conn {
         id: Uuid::from_u64_pair(boot, flow.id).to_string(),
         network: flow.flow.network.name().to_owned(),
@@ -189,8 +190,8 @@ fn document(snapshot: &Snapshot, boot: u64, flow: &FlowEntry) -> Conn {
         },
         must: flow.must,
         outbound: flow.outbound.to_string(),
-        chain: groups.chain([flow.leaf_name.to_string()]).collect(),
-        node_id: flow.leaf.0.to_string(),
+        chain: groups.chain([way.leaf_name.to_string()]).collect(),
+        node_id: way.leaf.0.to_string(),
         up_bytes: flow.counters.up.load(Ordering::Relaxed),
         down_bytes: flow.counters.down.load(Ordering::Relaxed),
         started_at: clock::text(flow.started_ms),
@@ -276,9 +277,9 @@ impl Wanted {
         };
         let age = || clock::now_ms().saturating_sub(flow.started_ms) / 1000;
         let network = |n: &String| n == flow.flow.network.name();
-        let group = |g: &String| *g == *flow.outbound || flow.path.iter().any(|p| **p == **g);
+        let group = |g: &String| *g == *flow.outbound || flow.way().path.iter().any(|p| **p == **g);
         let host = |h: &String| flow.host.as_ref().is_some_and(|(name, _)| **name == **h);
-        let node = |n: &String| *n == *flow.leaf_name || *n == flow.leaf.0.to_string();
+        let node = |n: &String| *n == *flow.way().leaf_name || *n == flow.way().leaf.0.to_string();
         self.network.as_ref().is_none_or(network)
             && self.src.is_none_or(|p| within(p, flow.flow.client.0.ip()))
             && self.dst.is_none_or(|p| within(p, flow.flow.target.0.ip()))

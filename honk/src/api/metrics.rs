@@ -393,6 +393,13 @@ fn groups(engine: &Engine, page: &mut Page) {
     for (group, flows) in engine.gatekeeper.last_resorts.counts() {
         page.count(&names::GROUP_LAST_RESORT, &[&group], flows);
     }
+    for ((group, network, reason, outcome), count) in engine.gatekeeper.races() {
+        page.count(
+            &names::GROUP_RACES,
+            &[&group, network, reason, outcome],
+            count,
+        );
+    }
     let changes = engine.changes.lock();
     let changes = changes.unwrap_or_else(std::sync::PoisonError::into_inner);
     for ((group, network, cause), count) in changes.iter() {

@@ -111,7 +111,7 @@ impl<'a> Facts<'a> {
             health: report.map(|r| Arc::clone(&r.view)).unwrap_or_default(),
         };
         for flow in engine.registry.list() {
-            *facts.active.entry(flow.leaf).or_default() += 1;
+            *facts.active.entry(flow.way().leaf).or_default() += 1;
         }
         for node in all(snapshot) {
             *facts.names.entry(&node.name).or_default() += 1;

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Instant,
@@ -19,7 +19,7 @@ use honk_common::{
     outbound,
 };
 use honk_policy::{
-    group::{Source, builtin},
+    group::{Rival, Rivals, Source, builtin},
     id::{Network, Ordinal},
     node::Protocol,
     routing::rule::{FlowFacts, Verdict},
@@ -40,7 +40,7 @@ use crate::{
     dns::Dns,
     flow::{
         Admission, Answer, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, HostSource, Names,
-        NewFlow, Refusal, Route,
+        NewFlow, RACERS, Refusal, Route, Way, Why,
     },
 };
 
@@ -76,10 +76,15 @@ pub(crate) struct Gatekeeper {
     /// Flows without an eligible selection; rare, so that one lock will do.
     unselected: Mutex<Unselected>,
     pub(crate) last_resorts: LastResorts,
+    /// Flows that tried several leaves; rare, too.
+    races: Mutex<Races>,
 }
 
 /// Flows by group, network and outcome.
 pub(crate) type Unselected = BTreeMap<(Arc<str>, &'static str, &'static str), u64>;
+
+/// Flows that tried several leaves, by group, network, reason and outcome.
+pub(crate) type Races = BTreeMap<(Arc<str>, &'static str, &'static str, &'static str), u64>;
 
 /// The name of a flow.
 pub(super) type Host = (Arc<str>, HostSource);
@@ -113,6 +118,7 @@ impl Gatekeeper {
             me: Weak::clone(me),
             unselected: Mutex::default(),
             last_resorts: LastResorts::default(),
+            races: Mutex::default(),
         })
     }
 
@@ -150,6 +156,17 @@ impl Gatekeeper {
         self.lock_unselected()
             .retain(|(group, ..), _| names.contains(group));
         self.last_resorts.retain(names);
+        self.lock_races()
+            .retain(|(group, ..), _| names.contains(group));
+    }
+
+    /// Flows that tried several leaves, so far.
+    pub(crate) fn races(&self) -> Races {
+        self.lock_races().clone()
+    }
+
+    fn lock_races(&self) -> std::sync::MutexGuard<'_, Races> {
+        self.races.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_unselected(&self) -> std::sync::MutexGuard<'_, Unselected> {
@@ -340,10 +357,13 @@ impl Gatekeeper {
             id,
             flow: *flow,
             outbound: Arc::clone(outbound),
-            path: Arc::clone(selected.path),
-            groups: Arc::clone(selected.groups),
-            leaf: selected.leaf.id,
-            leaf_name: selected.leaf.name.as_str().into(),
+            selected: Way {
+                path: Arc::clone(selected.path),
+                groups: Arc::clone(selected.groups),
+                leaf: selected.leaf.id,
+                leaf_name: selected.leaf.name.as_str().into(),
+            },
+            moved: OnceLock::new(),
             rule: verdict.rule,
             must: verdict.must,
             host: settled.host,
@@ -359,10 +379,12 @@ impl Gatekeeper {
         let guard = FlowGuard::new(Arc::clone(&entry), sink);
         log(snapshot, &entry);
         let proxied = selected.leaf.protocol != Protocol::Direct;
+        let cold = selected.cold.then(|| snapshot.cold(&guard.entry)).flatten();
         Ok(Route {
             leaf: Arc::clone(selected.leaf),
             mark: verdict.mark,
             name: settled.target.filter(|_| proxied),
+            cold,
             guard,
         })
     }
@@ -390,6 +412,23 @@ impl Admission for Gatekeeper {
         self.answer(flow, &key)
             .inspect_err(|refusal| self.refused(flow, &key, *refusal))
     }
+
+    fn rivals(&self, entry: &FlowEntry) -> Option<Rivals> {
+        let snapshot = self.current.load();
+        snapshot.rivals(entry, Some(entry.selected.leaf), RACERS)
+    }
+
+    fn eligible(&self, entry: &FlowEntry, rival: &Rival) -> bool {
+        let snapshot = self.current.load();
+        let able = snapshot.rivals(entry, None, usize::MAX);
+        able.is_some_and(|able| able.leaves.iter().any(|l| l.leaf.id == rival.leaf.id))
+    }
+
+    fn raced(&self, group: &Arc<str>, network: Network, why: Why, won: bool) {
+        let outcome = if won { "won" } else { "lost" };
+        let key = (Arc::clone(group), network.name(), why.name(), outcome);
+        *self.lock_races().entry(key).or_default() += 1;
+    }
 }
 
 fn log(snapshot: &Snapshot, entry: &FlowEntry) {
@@ -403,7 +442,7 @@ fn log(snapshot: &Snapshot, entry: &FlowEntry) {
                 target = %entry.flow.target.0,
                 host = entry.host.as_ref().map(|(name, _)| &**name),
                 outbound = &*entry.outbound,
-                leaf = &*entry.leaf_name,
+                leaf = &*entry.way().leaf_name,
                 rule = entry.rule,
                 "flow",
             )

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use honk_common::outbound;
 use honk_policy::{
     config::Config,
-    group::{GroupTable, Refuse, Selected},
-    id::{Family, Network, Ordinal},
+    group::{GroupTable, Refuse, Rivals, Selected},
+    id::{Family, Network, NodeId, Ordinal},
     routing::{oracle::Oracle, rule::RuleSet},
 };
 
@@ -16,7 +16,10 @@ use super::{
     diag::{Findings, Tally},
     source::Candidate,
 };
-use crate::{api::doc::Diag, clock};
+use crate::{api::doc::Diag, clock, flow::FlowEntry};
+
+/// Leaves of a cold plan: more cannot be begun before its deadline.
+const MOST_COLD: usize = 128;
 
 /// One generation, with the selections of the moment.
 #[derive(Clone, Debug)]
@@ -120,6 +123,25 @@ impl Snapshot {
             names.get(at)?.as_ref()?,
             groups.apply(slot, network, target),
         ))
+    }
+
+    /// Other leaves for a flow, the fastest first.
+    pub(crate) fn rivals(
+        &self,
+        flow: &FlowEntry,
+        except: Option<NodeId>,
+        most: usize,
+    ) -> Option<Rivals> {
+        let way = &flow.selected;
+        let (network, family) = (flow.flow.network, flow.flow.family());
+        let path = (&*way.path, &*way.groups);
+        self.groups.rivals(path, network, family, except, most)
+    }
+
+    /// All leaves for a flow of a group that has measured none of them, if there are several.
+    pub(crate) fn cold(&self, flow: &FlowEntry) -> Option<Rivals> {
+        let rivals = self.rivals(flow, None, MOST_COLD)?;
+        (rivals.leaves.len() > 1).then_some(rivals)
     }
 
     /// Name of the outbound in a kernel slot.

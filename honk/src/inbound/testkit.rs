@@ -5,14 +5,15 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Condvar, Mutex,
+        Arc, Condvar, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use honk_policy::{
-    id::{Network, NodeId, Secret, Uuid},
+    group::{Rival, Rivals},
+    id::{GroupId, Network, NodeId, Secret, Uuid},
     node::{Host, Node, Protocol, Server},
 };
 
@@ -20,7 +21,7 @@ use crate::{
     dns::{self, Dns},
     flow::{
         Admission, Answer, Cancel, ClientAddr, CloseReason, Finding, FlowCounters, FlowEntry,
-        FlowGuard, FlowSink, NewFlow, OrigDst, Refusal, Route, Undecided, Wake,
+        FlowGuard, FlowSink, NewFlow, OrigDst, Refusal, Route, Undecided, Wake, Way, Why,
     },
     outbound::{Dialer, Settings},
 };
@@ -44,6 +45,11 @@ pub(crate) struct World {
     check: Mutex<Option<Duration>>,
     findings: Mutex<Vec<Finding>>,
     wakes: Mutex<Vec<Wake>>,
+    /// Other leaves for flows; with the name of why they are used.
+    rivals: Mutex<Option<(Why, Vec<Arc<Node>>)>>,
+    /// Leaves that may not serve any more.
+    dead: Mutex<Vec<NodeId>>,
+    races: Mutex<Vec<(Network, Why, bool)>>,
 }
 
 impl World {
@@ -52,6 +58,36 @@ impl World {
         let world = Self::default();
         *world.answer.lock().unwrap() = Some(Ok(node));
         Arc::new(world)
+    }
+
+    /// Flows may also leave through these.
+    pub(crate) fn rivals(&self, why: Why, leaves: &[&Arc<Node>]) {
+        let leaves = leaves.iter().map(|&leaf| Arc::clone(leaf)).collect();
+        *self.rivals.lock().unwrap() = Some((why, leaves));
+    }
+
+    /// This leaf may not serve any more.
+    pub(crate) fn die(&self, leaf: &Node) {
+        self.dead.lock().unwrap().push(leaf.id);
+    }
+
+    /// Races that have ended.
+    pub(crate) fn races(&self) -> Vec<(Network, Why, bool)> {
+        self.races.lock().unwrap().clone()
+    }
+
+    fn rivals_for(&self, why: Why) -> Option<Rivals> {
+        let known = self.rivals.lock().unwrap();
+        let (_, leaves) = known.as_ref().filter(|(wanted, _)| *wanted == why)?;
+        let rival = |leaf: &Arc<Node>| Rival {
+            leaf: Arc::clone(leaf),
+            path: Arc::new(["fast".into()]),
+            groups: Arc::new([GroupId(Uuid::nil())]),
+        };
+        Some(Rivals {
+            group: "fast".into(),
+            leaves: leaves.iter().map(rival).collect(),
+        })
     }
 
     pub(crate) fn refusing(refusal: Refusal) -> Arc<Self> {
@@ -117,10 +153,13 @@ impl World {
             id: self.admitted.fetch_add(1, Ordering::SeqCst),
             flow: *flow,
             outbound: "test".into(),
-            path: Arc::new([]),
-            groups: Arc::new([]),
-            leaf: leaf.id,
-            leaf_name: leaf.name.as_str().into(),
+            selected: Way {
+                path: Arc::new(["fast".into()]),
+                groups: Arc::new([GroupId(Uuid::nil())]),
+                leaf: leaf.id,
+                leaf_name: leaf.name.as_str().into(),
+            },
+            moved: OnceLock::new(),
             rule: 0,
             must: false,
             host: None,
@@ -135,6 +174,7 @@ impl World {
             leaf,
             mark: 0,
             name: None,
+            cold: self.rivals_for(Why::Cold),
             guard: FlowGuard::new(entry, Arc::clone(self) as Arc<dyn FlowSink>),
         }
     }
@@ -144,6 +184,18 @@ impl World {
 pub(crate) struct Gate(pub(crate) Arc<World>);
 
 impl Admission for Gate {
+    fn rivals(&self, _: &FlowEntry) -> Option<Rivals> {
+        self.0.rivals_for(Why::Retry)
+    }
+
+    fn eligible(&self, _: &FlowEntry, rival: &Rival) -> bool {
+        !self.0.dead.lock().unwrap().contains(&rival.leaf.id)
+    }
+
+    fn raced(&self, _: &Arc<str>, network: Network, why: Why, won: bool) {
+        self.0.races.lock().unwrap().push((network, why, won));
+    }
+
     fn ask(&self, flow: &NewFlow) -> Result<Answer, Refusal> {
         assert!(
             !self.0.bug.swap(false, Ordering::SeqCst),

@@ -147,6 +147,8 @@ families! {
         "Published selection changes.";
     GROUP_NO_SELECTION Counter "honk_group_no_selection_total" ["group", "network", "outcome"]
         "Flows whose group had no eligible selection: served by final, or refused and why.";
+    GROUP_RACES Counter "honk_group_races_total" ["group", "network", "reason", "outcome"]
+        "Flows for which several leaves of an urltest group were tried, by why and with what success.";
     GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
         "TCP flows sent to a group's only node though it is dead.";
     NODES Gauge "honk_nodes" ["state"]

@@ -97,7 +97,7 @@ async fn open(
     family: Option<Family>,
     mark: Mark,
 ) -> Result<Association, OpenError> {
-    let (mut control, peer) = reach(dialer, state, family, mark).await?;
+    let (mut control, peer, _) = reach(dialer, state, family, mark).await?;
     let (mut handshake, mut out) = start(state, peer, Command::UdpAssociate, Mode::Serial)?;
     let mut buffer = [0; 512];
     loop {
@@ -271,7 +271,7 @@ async fn attempt(
     command: Command,
 ) -> Option<Attempt> {
     let reached = timeout(TOTAL, reach(dialer, state, None, dialer.mark(0))).await;
-    let (mut control, peer) = reached.ok()?.ok()?;
+    let (mut control, peer, _) = reached.ok()?.ok()?;
     let (mut handshake, out) = start(state, peer, command, Mode::Pipelined).ok()?;
     // As in a real handshake, where acknowledgements travel with data.
     socket::delay_acks(&control, true);

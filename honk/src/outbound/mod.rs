@@ -11,6 +11,7 @@ pub(crate) mod feed;
 pub(crate) mod handshake;
 pub(crate) mod open;
 pub(crate) mod permits;
+pub(crate) mod race;
 pub(crate) mod resolve;
 pub(crate) mod server;
 pub(crate) mod stream;
@@ -35,6 +36,7 @@ use self::{
     error::{Blame, Class, DialError, Stage},
     feed::Feed,
     permits::Permits,
+    race::Running,
     resolve::{ResolveError, Resolved, Resolver},
     server::{Candidates, Known, ServerState},
 };
@@ -285,6 +287,11 @@ impl Dialer {
         }
         tasks.spawn_on(task, &self.runtime);
         true
+    }
+
+    /// Starts a race that its owner may call off by dropping what is returned.
+    pub(crate) fn run(&self, race: impl Future<Output = ()> + Send + 'static) -> Running {
+        self.runtime.spawn(race).abort_handle().into()
     }
 
     /// Ends the background tasks.

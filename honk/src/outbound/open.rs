@@ -66,9 +66,15 @@ pub(crate) async fn open(
         protocol if !protocol.built() => Err(not_built())?,
         _ => {
             let server = dialer.server(node);
-            let (mut stream, _) = reach(dialer, &server, family, mark).await?;
-            agree(&mut stream, &server, target).await?;
-            Ok(stream)
+            let (mut stream, ..) = reach(dialer, &server, family, mark).await?;
+            let early = converse(&mut stream, &server, target).await?;
+            match early.is_empty() {
+                true => Ok(stream),
+                false => Err(DialError::new(
+                    Class::ProxyProtocol,
+                    "the server sent data before it was asked for any",
+                ))?,
+            }
         }
     }
 }
@@ -79,7 +85,7 @@ pub(super) async fn reach(
     server: &Arc<ServerState>,
     family: Option<Family>,
     mark: Mark,
-) -> Result<(TcpStream, SocketAddr), OpenError> {
+) -> Result<(TcpStream, SocketAddr, Candidates), OpenError> {
     let mut candidates = dialer.addresses(server).await?;
     if family.is_some_and(|family| !candidates.has(family)) {
         return Err(OpenError::NoFamily);
@@ -90,7 +96,7 @@ pub(super) async fn reach(
         match timeout(dialer.connect_timeout(), connect).await {
             Ok(Ok(stream)) => {
                 candidates.worked();
-                return Ok((stream, peer));
+                return Ok((stream, peer, candidates));
             }
             Ok(Err(error)) => last = DialError::carrier(Stage::Connect, &error),
             Err(_) => last = DialError::timeout(Stage::Connect),
@@ -116,15 +122,15 @@ pub(crate) fn family_of(ip: IpAddr) -> Family {
     }
 }
 
-/// The conversation with the server about the target.
-async fn agree(
+/// The conversation with the server about the target. What the target said already is returned.
+pub(super) async fn converse(
     stream: &mut TcpStream,
     server: &ServerState,
     target: Target<'_>,
-) -> Result<(), DialError> {
+) -> Result<Vec<u8>, DialError> {
     let mut out = Vec::new();
     let protocol = &server.node.protocol;
-    // One message at a time: checks must not depend on what is assumed of the server.
+    // One message at a time: this must not depend on what is assumed of the server.
     let Some(mut handshake) = Handshake::start(protocol, &target, Mode::Serial, &mut out)? else {
         return Err(not_built());
     };
@@ -142,13 +148,7 @@ async fn agree(
         out.clear();
         match handshake.read(&buffer[..n], &mut out)? {
             Progress::More => {}
-            Progress::Done(used) if used == n => return Ok(()),
-            Progress::Done(_) => {
-                return Err(DialError::new(
-                    Class::ProxyProtocol,
-                    "the server sent data before it was asked for any",
-                ));
-            }
+            Progress::Done(used) => return Ok(buffer[used.min(n)..n].to_vec()),
         }
     }
 }

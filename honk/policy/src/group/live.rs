@@ -155,10 +155,15 @@ impl Resolver<'_> {
             return Ok((None, pick));
         }
         let count = group.members.len() as u32;
+        let mut cold = false;
         let at = match group.def.policy {
             // Without a member there is nothing fixed; score is refused before a start.
             Policy::Selector | Policy::Score => None,
-            Policy::UrlTest => self.fastest(index, network, family, above),
+            Policy::UrlTest => {
+                let fastest = self.fastest(index, network, family, above);
+                cold = fastest.is_some_and(|(_, measured)| !measured);
+                fastest.map(|(at, _)| at)
+            }
             Policy::Fallback => {
                 let pinned = self.live[index].kept[network][family];
                 let eligible = |at| self.candidate(index, at, network, family, above).is_ok();
@@ -174,16 +179,18 @@ impl Resolver<'_> {
         };
         let mut pick = self.lead(index, at, Source::Auto, network, family, above)?;
         pick.settled &= group.def.policy == Policy::Fallback;
+        pick.cold = cold;
         Ok((Some(at), pick))
     }
 
+    /// The place of the fastest member, and whether there was anything to tell it by.
     fn fastest(
         &self,
         index: usize,
         network: usize,
         family: usize,
         above: &mut Vec<usize>,
-    ) -> Option<u32> {
+    ) -> Option<(u32, bool)> {
         let group = &*self.groups[index];
         let mut measured = false;
         let incumbent = self.live[index].kept[network][family];
@@ -216,13 +223,13 @@ impl Resolver<'_> {
         };
         if network == UDP && !measured {
             // No evidence of its own: what serves TCP (G-131).
-            if let Ok((Some(at), _)) = self.pick(index, TCP, family, above)
+            if let Ok((Some(at), pick)) = self.pick(index, TCP, family, above)
                 && self.candidate(index, at, UDP, family, above).is_ok()
             {
-                return Some(at);
+                return Some((at, !pick.cold));
             }
         }
-        Some(best.at)
+        Some((best.at, measured))
     }
 
     fn turn(&self, index: usize, network: usize, family: usize, above: &mut Vec<usize>) -> Outcome {
@@ -267,6 +274,7 @@ impl Resolver<'_> {
             source: Source::Auto,
             via_final,
             settled: false,
+            cold: false,
         })
     }
 
@@ -383,6 +391,7 @@ impl Resolver<'_> {
             sub.as_ref().map_err(|e| *e).map(|pick| Pick {
                 lead: pick.lead.below(&group.way),
                 source,
+                cold: false,
                 ..pick.clone()
             })
         })
@@ -465,6 +474,7 @@ impl Resolver<'_> {
             Ok(pick) => Ok(Pick {
                 source: Source::Final,
                 via_final: true,
+                cold: false,
                 ..pick
             }),
             Err(cycle @ (Refuse::FinalMissing | Refuse::FinalCycle | Refuse::Depth)) => Err(cycle),
@@ -487,6 +497,7 @@ impl Resolver<'_> {
             source: Source::LastResort,
             via_final: false,
             settled: true,
+            cold: false,
         })
     }
 
@@ -539,10 +550,22 @@ impl Resolver<'_> {
         network: usize,
         family: usize,
     ) -> Result<u32, Refuse> {
+        let lead = self.leads(index, at, network, family)?;
+        Ok(lead.first())
+    }
+
+    /// Where a direct member leads, if it may serve.
+    pub(super) fn leads(
+        &self,
+        index: usize,
+        at: u32,
+        network: usize,
+        family: usize,
+    ) -> Result<Lead, Refuse> {
         let above = &mut vec![index];
         self.candidate(index, at, network, family, above)?;
         let pick = self.lead(index, at, Source::First, network, family, above)?;
-        Ok(pick.lead.first())
+        Ok(pick.lead)
     }
 
     /// Whether the node behind a leaf is switched off.
@@ -558,5 +581,6 @@ fn own_leaf(group: &Group, leaf: u32, source: Source) -> Pick {
         source,
         via_final: false,
         settled: true,
+        cold: false,
     }
 }

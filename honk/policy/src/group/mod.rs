@@ -19,6 +19,7 @@ mod live;
 mod member;
 mod pick;
 mod reach;
+mod rivals;
 mod scan;
 mod shape;
 mod slot;
@@ -38,6 +39,7 @@ pub use health::{AllAlive, Health, NodeState};
 pub use member::Member;
 pub use pick::{Refuse, Selected, Source};
 pub use reach::{Leads, Reach};
+pub use rivals::{Rival, Rivals};
 pub use slot::Retired;
 pub use table::{Group, GroupTable};
 pub use view::{

@@ -26,6 +26,9 @@ pub struct Selected<'t> {
     pub source: Source,
     /// Name of the outermost group's `final`, when it serves.
     pub final_used: Option<&'t Arc<str>>,
+    /// The outermost group ranks by latency and has measured nothing yet (G-138): its
+    /// [rivals](super::Rival) are as good.
+    pub cold: bool,
 }
 
 /// What decided a selection.
@@ -129,6 +132,8 @@ pub(super) struct Pick {
     /// No flow changes it: every pick on the way is a selector's, a fallback's, a pin's or a
     /// `final`, so the kernel may act on it alone.
     pub(super) settled: bool,
+    /// A urltest group's pick without any measurement.
+    pub(super) cold: bool,
 }
 
 /// Where a selection leads.

@@ -305,6 +305,7 @@ impl GroupTable {
                 Some(name) if served_by_final => Some(name),
                 _ => None,
             },
+            cold: pick.cold,
         })
     }
 
@@ -483,5 +484,6 @@ fn built_in(node: &'static Arc<Node>) -> Selected<'static> {
         member: None,
         source: Source::First,
         final_used: None,
+        cold: false,
     }
 }

@@ -283,7 +283,10 @@ impl Engine {
             return;
         }
         let nodes: HashSet<NodeId> = next.groups.nodes().iter().map(|n| n.id).collect();
-        let gone = |f: &&Arc<FlowEntry>| !is_builtin(f.leaf) && !nodes.contains(&f.leaf);
+        let gone = |f: &&Arc<FlowEntry>| {
+            let leaf = f.way().leaf;
+            !is_builtin(leaf) && !nodes.contains(&leaf)
+        };
         let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
         self.registry.cancel(&gone, CloseReason::Reload);
         let changes = before.groups.changes(&next.groups);

@@ -12,7 +12,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    flow::{Answer, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
+    flow::{Answer, ClientAddr, CloseReason, NewFlow, OrigDst, Route, Why},
     inbound::counters::Seat,
     outbound::{
         error::{DialError, not_built},
@@ -67,6 +67,7 @@ impl Worker {
             leaf,
             mark,
             name,
+            cold,
             guard,
         } = route;
         if leaf.protocol == Protocol::Block {
@@ -110,6 +111,7 @@ impl Worker {
                 connected: false,
                 pipelined: false,
                 serial_only: false,
+                race: None,
                 arrived: now,
                 started: now,
             })),
@@ -119,7 +121,10 @@ impl Worker {
             self.next_sweep = self.next_sweep.min(now + self.shared.timeouts.tick);
         }
         entry.cancel.register(self.mailbox.clone(), token.0);
-        self.advance(token);
+        match cold {
+            Some(rivals) => self.race(token, rivals, Why::Cold),
+            None => self.advance(token),
+        }
     }
 
     /// Goes on with a dial that has no socket yet.

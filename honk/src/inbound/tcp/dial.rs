@@ -152,6 +152,9 @@ impl Worker {
         let Some(dial) = self.dial(token) else {
             return;
         };
+        if dial.race.is_some() {
+            return self.raced(token, Err(Vec::new()));
+        }
         let error = match (&dial.server, dial.stage()) {
             (None, _) => DialError::new(Class::TargetTimeout, "no answer in time"),
             (Some(_), Stage::Connect) if dial.socket.is_none() => {
@@ -203,6 +206,9 @@ impl Worker {
             None => &Protocol::Direct,
         };
         dialer.counts.failed(Network::Tcp, protocol, error.result());
+        if self.retry(token, &error) {
+            return;
+        }
         self.shared.counters.dial_failed.inc();
         self.close(token, CloseReason::DialFailed);
     }

@@ -10,10 +10,10 @@ use std::{
 };
 
 use crate::{
-    flow::{FlowGuard, OrigDst},
+    flow::{FlowGuard, OrigDst, Why},
     inbound::counters::Seat,
     outbound::{
-        error::Stage, handshake::Handshake, permits::Permit, server::Candidates,
+        error::Stage, handshake::Handshake, permits::Permit, race::Running, server::Candidates,
         server::ServerState,
     },
     relay::Relay,
@@ -122,10 +122,20 @@ pub(crate) struct Dial {
     pub(crate) pipelined: bool,
     /// Pipelining went wrong for this flow.
     pub(crate) serial_only: bool,
+    /// Several leaves are tried instead.
+    pub(crate) race: Option<Race>,
     /// When the flow arrived.
     pub(crate) arrived: Instant,
     /// When the connect began: waiting for a permit is not the server's slowness.
     pub(crate) started: Instant,
+}
+
+/// A race for a flow; dropping it calls it off.
+#[derive(Debug)]
+pub(crate) struct Race {
+    pub(crate) group: Arc<str>,
+    pub(crate) why: Why,
+    pub(crate) _running: Running,
 }
 
 impl Dial {

@@ -1,7 +1,7 @@
 //! How other threads talk to an event loop.
 //!
-//! The queue needs no cap of its own: a flow has at most one check, one lookup and one permit
-//! claim under way, is cancelled once and moves to another loop a few times; flows are capped.
+//! The queue needs no cap of its own: a flow has at most one check, one lookup, one permit
+//! claim and one race under way, is cancelled once and moves to another loop a few times; flows are capped.
 
 use std::{
     io,
@@ -20,6 +20,7 @@ use crate::{
     outbound::{
         error::DialError,
         permits::{Claim, Permit},
+        race::{Finish, Reached},
         server::Candidates,
     },
 };
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Resolved(Token, Result<Candidates, DialError>),
     /// A dial permit became free.
     Permit(Token, Permit),
+    /// A race for a flow has ended.
+    Raced(Token, Box<Finish<Reached>>),
     /// The name of a connection that is sniffed was checked.
     Checked(Token),
     /// Accept no more.

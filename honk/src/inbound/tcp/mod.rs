@@ -5,6 +5,7 @@ mod converse;
 mod dial;
 mod flow;
 mod mailbox;
+mod race;
 mod slab;
 mod sniff;
 mod worker;

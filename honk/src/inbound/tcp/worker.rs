@@ -290,6 +290,7 @@ impl Worker {
             Command::Cancel(token, reason) => self.close(token, reason),
             Command::Resolved(token, result) => self.resolved(token, result),
             Command::Checked(token) => self.decide(token),
+            Command::Raced(token, finish) => self.raced(token, *finish),
             Command::Permit(token, permit) => self.permitted(token, permit),
             Command::StopAccepting => {
                 self.unwatch_listeners();
@@ -483,7 +484,7 @@ impl Worker {
         match phase {
             Phase::Dialing(dial) => {
                 self.dialing -= 1;
-                if reason != CloseReason::DialFailed {
+                if reason != CloseReason::DialFailed && dial.race.is_none() {
                     let server = dial.server.as_ref();
                     let protocol = server.map_or(&Protocol::Direct, |s| &s.node.protocol);
                     let counts = &self.shared.dialer.counts;

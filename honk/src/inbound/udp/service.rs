@@ -10,6 +10,7 @@ use std::{
 };
 
 use honk_policy::{
+    group::Rivals,
     id::Network,
     node::{Node, Protocol},
 };
@@ -29,7 +30,8 @@ use super::{
 use crate::{
     dns::{self, Dns},
     flow::{
-        Admission, Answer, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Refusal, Route,
+        Admission, Answer, CancelHook, ClientAddr, CloseReason, FlowEntry, NewFlow, OrigDst,
+        Refusal, Route,
     },
     inbound::counters::{Cap, UdpCounters},
     outbound::{Dialer, error::DialError},
@@ -219,6 +221,13 @@ impl Service {
         place: Place,
         now: Instant,
     ) -> Option<Arc<UdpFlow>> {
+        let way = Way {
+            cold: route
+                .cold
+                .map(|rivals| (rivals, Arc::clone(&route.guard.entry))),
+            leaf: route.leaf,
+            mark: route.mark,
+        };
         let (mut guard, mut place) = (route.guard, place);
         // Behind a name is an address that only the server knows: its replies can be told from
         // those of other flows only where there are none.
@@ -227,7 +236,7 @@ impl Service {
         let header = header.and_then(|name| named_header(name, id.target.port()));
         // A tunnel may end between finding and joining it; the one after that is new.
         for _ in 0..2 {
-            let tunnel = self.tunnel(id.client, &route.leaf, route.mark, alone, now)?;
+            let tunnel = self.tunnel(id.client, &way, alone, now)?;
             let parts = (guard, place);
             let flow = self.table.flow(id, tunnel, parts, header.clone(), now);
             if flow.tunnel.join(&flow) {
@@ -243,17 +252,18 @@ impl Service {
     fn tunnel(
         self: &Arc<Self>,
         from: SocketAddr,
-        leaf: &Arc<Node>,
-        rule_mark: u32,
+        way: &Way,
         alone: Option<SocketAddr>,
         now: Instant,
     ) -> Option<Arc<Tunnel>> {
-        let mark = self.dialer.mark(rule_mark);
+        let (leaf, mark) = (&way.leaf, self.dialer.mark(way.mark));
+        let cold = way.cold.as_ref();
         let key = TunnelKey {
             client: from,
             leaf: leaf.id,
             mark: mark.0,
             alone,
+            cold: cold.and_then(|(_, entry)| entry.selected.groups.first().copied()),
         };
         let now = self.table.millis(now);
         let mut tunnels = lock(&self.tunnels);
@@ -273,12 +283,12 @@ impl Service {
             self.answer(shortage, from);
         }
         let tunnel = tunnel?;
-        let task = upstream::run(
-            Arc::clone(self),
-            Arc::clone(&tunnel),
-            Arc::clone(leaf),
+        let out = upstream::Out {
+            leaf: Arc::clone(leaf),
             mark,
-        );
+            cold: way.cold.clone(),
+        };
+        let task = upstream::run(Arc::clone(self), Arc::clone(&tunnel), out);
         self.spawn(task);
         Some(tunnel)
     }
@@ -286,7 +296,7 @@ impl Service {
     /// A tunnel whose carrier is open when that needs no set-up.
     fn open(&self, key: TunnelKey, leaf: &Arc<Node>, mark: Mark, now: u64) -> Option<Arc<Tunnel>> {
         let tunnel = Arc::new(Tunnel::new(key, now));
-        if leaf.protocol == Protocol::Direct {
+        if leaf.protocol == Protocol::Direct && key.cold.is_none() {
             match Carrier::direct(key.client, mark) {
                 Ok(carrier) => {
                     tunnel.open(carrier, &self.backlog);
@@ -391,6 +401,14 @@ impl std::fmt::Debug for Service {
     }
 }
 
+/// How flows of a tunnel leave.
+struct Way {
+    leaf: Arc<Node>,
+    mark: u32,
+    /// Leaves as good as that one, for a flow.
+    cold: Option<(Rivals, Arc<FlowEntry>)>,
+}
+
 /// Ends a flow on request of the API or a reload.
 struct FlowHook {
     service: Weak<Service>,
@@ -405,7 +423,7 @@ impl CancelHook for FlowHook {
     }
 }
 
-fn carries(protocol: &Protocol) -> bool {
+pub(super) fn carries(protocol: &Protocol) -> bool {
     match protocol {
         Protocol::Direct | Protocol::Socks5(_) => true,
         Protocol::Block | Protocol::Http(_) | Protocol::Proxy(_) => false,

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_policy::id::NodeId;
+use honk_policy::id::{GroupId, NodeId};
 use honk_wire::dns::Explanation;
 
 use super::{hold::Hold, shares::Place, tunnel::Tunnel};
@@ -52,6 +52,8 @@ pub(super) struct TunnelKey {
     pub(super) mark: u32,
     /// The target, if the flow shares its tunnel with no other.
     pub(super) alone: Option<SocketAddr>,
+    /// The group that has measured nothing yet: any of its leaves may carry the tunnel.
+    pub(super) cold: Option<GroupId>,
 }
 
 /// A live flow.

@@ -17,6 +17,7 @@ use tokio::{
 use super::{table::FlowId, *};
 use crate::{flow::Refusal, inbound::testkit::*};
 
+mod cold;
 mod sniffing;
 
 /// Makes sockets that are bound like transparent ones, as far as loopback allows: a free port

@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use honk_policy::group::Rival;
 use tokio::sync::Notify;
 
 use super::{
@@ -47,6 +48,8 @@ impl Backlog {
 pub(super) struct Tunnel {
     pub(super) key: TunnelKey,
     carrier: OnceLock<Carrier>,
+    /// The leaf that was first, where several were tried.
+    winner: OnceLock<Rival>,
     state: Mutex<State>,
     /// Wakes the task of the tunnel when the last flow has left.
     pub(super) left: Notify,
@@ -70,6 +73,7 @@ impl Tunnel {
         Self {
             key,
             carrier: OnceLock::new(),
+            winner: OnceLock::new(),
             state: Mutex::default(),
             left: Notify::new(),
             used: AtomicU64::new(now),
@@ -97,7 +101,20 @@ impl Tunnel {
         }
         state.flows.insert(flow.key.target, Arc::clone(flow));
         state.latest = Some(Arc::clone(flow));
+        if let Some(winner) = self.winner.get() {
+            flow.entry.served_by(winner);
+        }
         true
+    }
+
+    /// Another leaf than the selected one carries the tunnel.
+    pub(super) fn served_by(&self, winner: Rival) {
+        let state = lock(&self.state);
+        for flow in state.flows.values() {
+            flow.entry.served_by(&winner);
+        }
+        // Set under the lock: whoever joins later finds it. There is one race per tunnel.
+        let _ = self.winner.set(winner);
     }
 
     /// A flow leaves; true when it was the last and the tunnel ends.

@@ -192,6 +192,7 @@ mod tests {
             leaf: NodeId(Uuid::from_u128(1)),
             mark: 0,
             alone: None,
+            cold: None,
         };
         let shortage = tunnels.make_room(client(&key), now);
         if shortage.as_ref().is_some_and(|s| s.victim.is_none()) {

@@ -10,16 +10,20 @@ use std::{
 
 use honk_policy::{
     dns::Lesson,
+    group::{Rival, Rivals},
     id::{Domain, Network},
     node::{Node, Protocol},
 };
 use honk_wire::Target;
 
-use super::{Service, carrier::Carrier, reply::ReplyKey, tunnel::Tunnel};
+use super::{Service, carrier::Carrier, reply::ReplyKey, service::carries, tunnel::Tunnel};
 use crate::{
     dns::Reply,
-    flow::CloseReason,
-    outbound::error::DialResult,
+    flow::{CloseReason, FlowEntry, Why},
+    outbound::{
+        error::{DialError, DialResult},
+        race,
+    },
     socket::{
         Mark,
         mmsg::{Outgoing, RecvBatch, send},
@@ -32,11 +36,29 @@ thread_local! {
     static BATCH: RefCell<RecvBatch> = RefCell::new(RecvBatch::new());
 }
 
+/// How a tunnel leaves.
+pub(super) struct Out {
+    pub(super) leaf: Arc<Node>,
+    pub(super) mark: Mark,
+    /// Leaves as good as that one, for a flow.
+    pub(super) cold: Option<(Rivals, Arc<FlowEntry>)>,
+}
+
 /// Runs a tunnel until its flows have left or its carrier is gone.
-pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<Node>, mark: Mark) {
-    if leaf.protocol != Protocol::Direct {
+pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, out: Out) {
+    let Out { leaf, mark, cold } = out;
+    if tunnel.carrier().is_none() {
+        let open = async {
+            match cold {
+                Some((rivals, flow)) => race(&service, &tunnel, rivals, flow, mark).await,
+                None => {
+                    let opened = Carrier::socks5(&service.dialer, &leaf, mark).await;
+                    opened.map_err(|error| vec![(Arc::clone(&leaf), error)])
+                }
+            }
+        };
         let opened = tokio::select! {
-            opened = Carrier::socks5(&service.dialer, &leaf, mark) => opened,
+            opened = open => opened,
             () = tunnel.left.notified() => {
                 let waiting = tunnel.abandon(&service.backlog);
                 service.counters.drop_closed.add(waiting as u64);
@@ -53,9 +75,11 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<No
                     return service.end_tunnel(&tunnel, CloseReason::Reset);
                 }
             }
-            Err(error) => {
-                service.dialer.report(&leaf, &error);
-                service.dialer.feed.not_opened(&leaf, &error);
+            Err(failures) => {
+                for (leaf, error) in failures {
+                    service.dialer.report(&leaf, &error);
+                    service.dialer.feed.not_opened(&leaf, &error);
+                }
                 return service.end_tunnel(&tunnel, CloseReason::DialFailed);
             }
         }
@@ -69,6 +93,44 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, leaf: Arc<No
         () = tunnel.left.notified() => return,
     }
     service.end_tunnel(&tunnel, CloseReason::Reset);
+}
+
+/// Opens a carrier through whichever leaf answers first; the flows of the tunnel are told.
+async fn race(
+    service: &Arc<Service>,
+    tunnel: &Tunnel,
+    rivals: Rivals,
+    flow: Arc<FlowEntry>,
+    mark: Mark,
+) -> Result<Carrier, Vec<(Arc<Node>, DialError)>> {
+    let Rivals { group, leaves } = rivals;
+    let able = leaves.into_iter().filter(|l| carries(&l.leaf.protocol));
+    let deadline = race::deadline(&service.dialer, Instant::now());
+    let client = tunnel.key.client;
+    let dial = |rival: &Rival| {
+        let (dialer, leaf) = (Arc::clone(&service.dialer), Arc::clone(&rival.leaf));
+        async move {
+            match leaf.protocol {
+                Protocol::Direct => {
+                    Carrier::direct(client, mark).map_err(|e| DialError::direct(&e))
+                }
+                _ => Carrier::socks5(&dialer, &leaf, mark).await,
+            }
+        }
+    };
+    let still = |rival: &Rival| service.admission.eligible(&flow, rival);
+    let finish = race::race(able.collect(), deadline, dial, still).await;
+    let won = finish.is_ok();
+    service
+        .admission
+        .raced(&group, Network::Udp, Why::Cold, won);
+    match finish {
+        Ok((rival, carrier)) => {
+            tunnel.served_by(rival);
+            Ok(carrier)
+        }
+        Err(failures) => Err(failures.into_iter().map(|(r, e)| (r.leaf, e)).collect()),
+    }
 }
 
 /// Completes when the server ends the association.

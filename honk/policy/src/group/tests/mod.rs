@@ -10,6 +10,7 @@ mod pins;
 mod policies;
 mod properties;
 mod ranking;
+mod rivals;
 mod selecting;
 mod slots;
 mod text;
