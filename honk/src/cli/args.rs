@@ -116,6 +116,9 @@ pub(crate) enum Command {
     /// DNS: what answers taught
     #[command(subcommand)]
     Dns(Dns),
+    /// Look for what keeps honk from working, and say what to do
+    #[command(visible_alias = "doctor")]
+    Diag(Diag),
     /// Remove what a dead daemon left in the kernel
     Cleanup(Cleanup),
     /// Print a completion script
@@ -470,6 +473,14 @@ pub(crate) struct Cleanup {
     /// Keep what a crashed daemon left on purpose (`on_crash: block`)
     #[arg(long)]
     pub(crate) if_stale: bool,
+    /// Root of BPF pins
+    #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
+    pub(crate) bpf_pin_root: PathBuf,
+}
+
+/// `honk diag`
+#[derive(Debug, Args)]
+pub(crate) struct Diag {
     /// Root of BPF pins
     #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
     pub(crate) bpf_pin_root: PathBuf,

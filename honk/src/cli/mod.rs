@@ -8,6 +8,7 @@ mod cleanup;
 pub(crate) mod client;
 pub(crate) mod config_path;
 mod conn;
+mod diag;
 mod dns;
 mod dump;
 pub(crate) mod exit;
@@ -85,6 +86,7 @@ fn dispatch(invocation: &Invocation, command: Command) -> Result<Exit, Failure> 
         Command::Validate(args) => validate::run(invocation, &args),
         Command::Fmt(args) => fmt::run(invocation, &args),
         Command::Cleanup(args) => cleanup::run(invocation, &args),
+        Command::Diag(args) => diag::run(invocation, &args),
         Command::Completion(args) => generate::completion(&invocation.out, &args),
         Command::Man(args) => generate::man(&invocation.out, &args),
         Command::Version => version::run(&invocation.out),
@@ -120,6 +122,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         | Command::Validate(_)
         | Command::Fmt(_)
         | Command::Cleanup(_)
+        | Command::Diag(_)
         | Command::Completion(_)
         | Command::Man(_)
         | Command::Version => Ok(Exit::Success),

@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod hooks;
 mod host;
+pub(crate) mod inspect;
 mod janitor;
 mod keeper;
 mod lan;

@@ -103,7 +103,7 @@ pub(super) struct Place {
     pub(super) role: Role,
 }
 
-/// LAN before WAN, egress before ingress, L2 before L3: the order [`Programs::hook`] counts on.
+/// LAN before WAN, egress before ingress, L2 before L3: the order [`Place::program`] counts on.
 const HOOKS: [&str; 8] = [
     "lan_egress_l2",
     "lan_egress_l3",
@@ -125,6 +125,13 @@ impl Place {
         }
     }
 
+    /// Index in [`HOOKS`].
+    fn program(self, side: Side) -> usize {
+        usize::from(self.is_wan(side)) * 4
+            + usize::from(side == Side::Ingress) * 2
+            + usize::from(self.layer == Layer::L3)
+    }
+
     /// Whether the program of a side decides about packets; the others watch.
     pub(super) fn decides(self, side: Side) -> bool {
         self.is_wan(side) == (side == Side::Egress)
@@ -134,11 +141,18 @@ impl Place {
 impl Programs {
     /// The program of an interface for a side.
     pub(super) fn hook(&self, side: Side, place: Place) -> &Hook {
-        let at = usize::from(place.is_wan(side)) * 4
-            + usize::from(side == Side::Ingress) * 2
-            + usize::from(place.layer == Layer::L3);
-        &self.hooks[at]
+        &self.hooks[place.program(side)]
     }
+}
+
+/// Name of that program.
+pub(super) fn hook_name(side: Side, place: Place) -> &'static str {
+    HOOKS[place.program(side)]
+}
+
+/// Whether a name is that of a program for interfaces.
+pub(super) fn is_hook(name: &str) -> bool {
+    HOOKS.contains(&name)
 }
 
 /// What a load yields.

@@ -22,7 +22,7 @@ const PEER_MAC: [u8; 6] = [0x02, 0x68, 0x6f, 0x6e, 0x6b, 0x01];
 /// Lets jumbo and coalesced frames in; the route's MTU keeps what leaves small.
 pub(super) const MTU: u32 = 65_535;
 
-const TABLE: u8 = 100;
+pub(super) const TABLE: u8 = 100;
 const PRIORITY: u32 = 100;
 const OWN4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 0, 11));
 const GATEWAY4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 0, 1));

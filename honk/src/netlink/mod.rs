@@ -8,6 +8,7 @@
 mod address;
 mod changes;
 mod filter;
+pub(crate) mod firewall;
 mod link;
 mod route;
 mod watch;

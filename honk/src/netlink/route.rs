@@ -13,7 +13,7 @@ use netlink_packet_route::{
     rule::{RuleAction, RuleAttribute, RuleMessage},
 };
 
-use super::{Error, Rtnl};
+use super::{Error, Rtnl, attributes, text};
 
 /// Which family a rule or route serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,25 @@ impl Rtnl {
         )
     }
 
+    /// Whether `iif NAME lookup TABLE` exists.
+    pub(crate) fn has_iif_rule(
+        &mut self,
+        family: Family,
+        name: &str,
+        table: u8,
+    ) -> Result<bool, Error> {
+        const RTM_NEWRULE: u16 = 32;
+        const FRA_IIFNAME: u16 = 3;
+        const HEADER: usize = 12;
+        let mut message = RuleMessage::default();
+        message.header.family = family.code();
+        let rows = self.dump(&RouteNetlinkMessage::GetRule(message), "list rules")?;
+        Ok(rows.iter().any(|(kind, row)| {
+            let named = |(kind, value)| kind == FRA_IIFNAME && text(value) == name;
+            *kind == RTM_NEWRULE && row.get(4) == Some(&table) && attributes(row, HEADER).any(named)
+        }))
+    }
+
     /// A neighbour entry that never expires.
     pub(crate) fn set_neighbour(
         &mut self,
@@ -149,9 +168,9 @@ impl Rtnl {
         let rows = self.dump(&request, "list routes").ok()?;
         rows.iter()
             .filter(|(_, row)| row[0] == 2 && row[1] == 0 && row[4] == RouteHeader::RT_TABLE_MAIN)
-            .flat_map(|(_, row)| super::attributes(row, 12))
+            .flat_map(|(_, row)| attributes(row, 12))
             .filter(|(kind, _)| *kind == 8)
-            .flat_map(|(_, metrics)| super::attributes(metrics, 0))
+            .flat_map(|(_, metrics)| attributes(metrics, 0))
             .find_map(|(kind, mtu)| (kind == 2).then(|| super::u32_at(mtu, 0))?)
     }
 
@@ -177,7 +196,7 @@ fn default_route(row: &[u8], family: i32) -> Option<(u32, u32)> {
         return None;
     }
     let (mut metric, mut link) = (0, None);
-    for (kind, value) in super::attributes(row, HEADER) {
+    for (kind, value) in attributes(row, HEADER) {
         match kind {
             RTA_OIF => link = super::u32_at(value, 0),
             RTA_PRIORITY => metric = super::u32_at(value, 0)?,

@@ -5,6 +5,7 @@
 //! changes its namespace. The namespace lives as long as this handle or a socket made in it.
 
 mod admin;
+mod visit;
 
 use std::{
     fs::File,
@@ -19,6 +20,7 @@ use std::{
 };
 
 pub(crate) use admin::give_up_admin;
+pub(crate) use visit::{foreign_to, visit};
 
 /// Requests waiting for the thread; callers beyond that wait to get in.
 const QUEUE: usize = 64;

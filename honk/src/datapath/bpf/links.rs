@@ -2,13 +2,15 @@
 
 use std::{
     io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use super::{call, call_fd, object_info, raw};
 use crate::netlink::Side;
 
 const PROG_LOAD: i32 = 5;
+const PROG_GET_FD_BY_ID: i32 = 13;
+const PROG_QUERY: i32 = 16;
 const LINK_CREATE: i32 = 28;
 const LINK_UPDATE: i32 = 29;
 const LINK_DETACH: i32 = 34;
@@ -170,9 +172,19 @@ fn load_classifier(code: &[u64]) -> io::Result<OwnedFd> {
     call_fd(PROG_LOAD, &mut argument)
 }
 
-/// Ids of the TCX links on an interface of the calling thread's namespace.
-#[cfg(test)]
-pub(in super::super) fn query_tcx(interface: u32, side: Side) -> io::Result<Vec<u32>> {
+/// Programs and links of one TCX hook, in the order of their turn.
+#[derive(Debug, Default)]
+pub(in super::super) struct Hooked {
+    pub(in super::super) programs: Vec<u32>,
+    #[cfg(test)]
+    pub(in super::super) links: Vec<u32>,
+}
+
+/// Most programs that one hook of the kernel takes.
+const TCX_MOST: usize = 64;
+
+/// What is on an interface of the calling thread's namespace.
+pub(in super::super) fn query_tcx(interface: u32, side: Side) -> io::Result<Hooked> {
     #[repr(C)]
     struct Query {
         target: u32,
@@ -187,26 +199,43 @@ pub(in super::super) fn query_tcx(interface: u32, side: Side) -> io::Result<Vec<
         link_flags: u64,
         revision: u64,
     }
-    let mut programs = [0u32; 64];
-    let mut links = [0u32; 64];
+    let mut programs = [0u32; TCX_MOST];
+    let mut links = [0u32; TCX_MOST];
     let mut argument = Query {
         target: interface,
         attach_type: tcx_type(side),
         query_flags: 0,
         attach_flags: 0,
         programs: programs.as_mut_ptr() as u64,
-        count: 64,
+        count: TCX_MOST as u32,
         pad: 0,
         program_flags: 0,
         links: links.as_mut_ptr() as u64,
         link_flags: 0,
         revision: 0,
     };
-    match call(16, &mut argument) {
-        Ok(_) => Ok(links[..argument.count as usize].to_vec()),
-        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+    match call(PROG_QUERY, &mut argument) {
+        Ok(_) => {
+            let count = TCX_MOST.min(argument.count as usize);
+            Ok(Hooked {
+                programs: programs[..count].to_vec(),
+                #[cfg(test)]
+                links: links[..count].to_vec(),
+            })
+        }
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Hooked::default()),
         Err(e) => Err(e),
     }
+}
+
+/// Name of a loaded program, cut at 15 characters by the kernel.
+pub(in super::super) fn program_name(id: u32) -> io::Result<String> {
+    let fd = call_fd(PROG_GET_FD_BY_ID, &mut [id, 0, 0])?;
+    // bpf_prog_info: the name stands at byte 64.
+    let info = object_info(fd.as_fd())?;
+    let bytes = info[16..20].iter().flat_map(|word| word.to_ne_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// All links of the system.

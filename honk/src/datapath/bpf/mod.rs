@@ -20,12 +20,12 @@ use std::{
 pub(super) use elements::{
     EXIST, create_hash, create_lpm, delete, lookup, lookup_batch, update, update_batch,
 };
+#[cfg(test)]
+pub(super) use links::links;
 pub(super) use links::{
     Order, attach_cgroup, attach_sk_lookup, attach_tcx, detach_link, load_pass, load_redirect_peer,
-    tcx_link, update_link,
+    program_name, query_tcx, tcx_link, update_link,
 };
-#[cfg(test)]
-pub(super) use links::{links, query_tcx};
 
 const OBJ_PIN: i32 = 6;
 const OBJ_GET: i32 = 7;

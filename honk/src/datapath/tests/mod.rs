@@ -244,7 +244,7 @@ fn all_links(interface: u32) -> Vec<(u32, std::os::fd::OwnedFd)> {
     // An index means something in its namespace only; the programs tell whose they are.
     let ids: Vec<u32> = Side::BOTH
         .into_iter()
-        .flat_map(|side| bpf::query_tcx(interface, side).unwrap())
+        .flat_map(|side| bpf::query_tcx(interface, side).unwrap().links)
         .collect();
     bpf::links()
         .unwrap()
