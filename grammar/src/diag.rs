@@ -1,6 +1,6 @@
 //! Diagnostics: what is wrong, where, and what would be right.
 
-use crate::ast::Span;
+use crate::{ast::Span, redact::redact};
 
 pub use crate::{
     render::{Diag, RelatedPlace, arrange, human, record, short},
@@ -74,7 +74,7 @@ impl Diagnostic {
         Self::new(Severity::Warning, number, slug, Some(span), message)
     }
 
-    /// Any finding.
+    /// Any finding. Its texts lose what looks like a credential: they quote what people wrote.
     pub fn new(
         severity: Severity,
         number: &'static str,
@@ -86,7 +86,7 @@ impl Diagnostic {
             number,
             slug,
             severity,
-            message: message.into(),
+            message: redact(&message.into()).into_owned(),
             span,
             help: None,
             related: Vec::new(),
@@ -98,14 +98,14 @@ impl Diagnostic {
     /// Adds what to do.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
-        self.help = Some(text.into());
+        self.help = Some(redact(&text.into()).into_owned());
         self
     }
 
     /// Adds another place.
     #[must_use]
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.related.push((span, text.into()));
+        self.related.push((span, redact(&text.into()).into_owned()));
         self
     }
 
@@ -113,7 +113,7 @@ impl Diagnostic {
     #[must_use]
     pub fn about(mut self, section: impl Into<String>, subject: impl Into<String>) -> Self {
         self.section = Some(section.into());
-        self.subject = Some(subject.into());
+        self.subject = Some(redact(&subject.into()).into_owned());
         self
     }
 }

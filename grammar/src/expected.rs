@@ -87,6 +87,14 @@ fn rename(wanted: Rule) -> &'static str {
         Rule::EOI => "end of file",
         Rule::file
         | Rule::item
+        | Rule::items
+        | Rule::links
+        | Rule::paths
+        | Rule::dns_items
+        | Rule::rest_of_items
+        | Rule::rest_of_links
+        | Rule::rest_of_paths
+        | Rule::rest_of_dns
         | Rule::link_body
         | Rule::in_colon
         | Rule::bare_head

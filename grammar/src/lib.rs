@@ -18,8 +18,10 @@ mod mask;
 mod parse;
 mod prescan;
 mod print;
-
+mod recover;
+mod redact;
 mod render;
+mod resume;
 mod suggest;
 mod syntax;
 mod token;
@@ -27,6 +29,6 @@ mod tree;
 
 pub use load::{Parsed, parse, parse_document, parse_text};
 pub use loader::{LoadError, Loaded, Loader};
-pub use mask::is_secret_key;
 pub use print::{FormatError, format};
+pub use redact::{is_secret_key, redact};
 pub use suggest::suggest;

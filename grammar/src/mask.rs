@@ -3,30 +3,10 @@
 //! Two sources. Where the file parsed, the tree knows every link and key. Where it did not, the
 //! text of the line decides, and anything that could be a link is treated as one.
 
-use crate::ast::{Annotation, Item, Lit, Section, Value};
-
-/// Keys whose whole value is secret, wherever they stand.
-const SECRET_KEYS: [&str; 13] = [
-    "secret",
-    "read_secret",
-    "token",
-    "password",
-    "passwd",
-    "uuid",
-    "psk",
-    "private_key",
-    "auth",
-    "obfs_password",
-    "ech_key",
-    "pbk",
-    "sid",
-];
-
-/// Whether values of this key are masked in excerpts.
-#[must_use]
-pub fn is_secret_key(key: &str) -> bool {
-    SECRET_KEYS.contains(&key)
-}
+use crate::{
+    ast::{Annotation, Item, Lit, Section, Value},
+    redact::is_secret_key,
+};
 
 /// Byte ranges, in order, none touching the next.
 pub(crate) type Ranges = Vec<(u32, u32)>;
@@ -43,7 +23,7 @@ pub(crate) fn secrets(text: &str, sections: &[Section], guessed: Option<Ranges>)
     merged(collect.out)
 }
 
-fn merged(mut ranges: Ranges) -> Ranges {
+pub(crate) fn merged(mut ranges: Ranges) -> Ranges {
     ranges.sort_unstable();
     ranges.dedup_by(|next, last| {
         let joined = next.0 <= last.1;
@@ -63,10 +43,13 @@ struct Collect<'a> {
 
 impl Collect<'_> {
     fn section(&mut self, section: &Section) {
+        let nodes = matches!(section.name.text.as_str(), "node" | "subscription");
         for item in &section.items {
             match item {
                 Item::Link(link) => {
-                    if !self.link(&link.link) && link.link.text.contains(['@', '?', '/']) {
+                    // Without a scheme it is no address, but it may be what belongs behind one.
+                    let bare = nodes || link.link.text.contains(['@', '?', '/']);
+                    if !self.link(&link.link) && bare {
                         self.out.push((link.link.span.start, link.link.span.end));
                     }
                     self.annotation(link.annotation.as_ref());

@@ -1,8 +1,8 @@
-//! One file: text to tree, with one syntax error per broken section.
+//! One file: text to tree, with every syntax error that can be told from the others.
 //!
 //! The whole text is tried first. When that fails, or when the pre-scan reported characters, the
 //! brace-matched top-level sections are parsed one by one, so that a mistake in one of them does
-//! not silence the others. Includes are followed by `load`; meaning is added by `honk-policy`.
+//! not silence the others; of a broken one `recover` reads what can be read. Includes are followed by `load`; meaning is added by `honk-policy`.
 
 use pest::Parser as _;
 
@@ -12,6 +12,7 @@ use crate::{
     limits::{ARGUMENTS, DIAGNOSTICS, FILE_BYTES},
     mask::{self, Ranges},
     prescan::{self, Chunk, Scan},
+    recover::Recovery,
     syntax,
     tree::Builder,
 };
@@ -71,8 +72,8 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
     };
     match whole {
         Some(Ok(sections)) => tree.sections = sections,
-        Some(Err(error)) => recover(file, text, scan, &error, &mut tree),
-        None => pieces(file, text, scan, &mut tree),
+        Some(Err(error)) => recover(file, text, scan, error, &mut tree),
+        None => pieces(file, text, scan, None, &mut tree),
     }
     check_arguments(&mut tree, ARGUMENTS);
     if tree.guessed.is_none() && !tree.diagnostics.is_empty() {
@@ -96,21 +97,11 @@ fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
 }
 
 /// The text did not parse as a whole: finds the sections that are to blame.
-fn recover(
-    file: FileId,
-    text: &str,
-    scan: Scan,
-    error: &pest::error::Error<Rule>,
-    tree: &mut FileTree,
-) {
-    if let [only] = scan.chunks.as_slice() {
-        tree.broken.push(name_of(text, only));
-        let hidden = tree.guessed.insert(mask::guess(text));
-        tree.diagnostics
-            .push(syntax::explain(file, text, hidden, only, 0, error));
-        return;
+fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTree) {
+    if scan.chunks.len() == 1 {
+        return pieces(file, text, scan, Some(error), tree);
     }
-    pieces(file, text, scan, tree);
+    pieces(file, text, scan, None, tree);
     if tree.diagnostics.is_empty() {
         // The pre-scan cut the text differently than the grammar reads it.
         let all = Chunk::whole(text);
@@ -118,43 +109,48 @@ fn recover(
         tree.unreadable = true;
         let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
         tree.diagnostics
-            .push(syntax::explain(file, text, hidden, &all, 0, error));
+            .push(syntax::explain(file, text, hidden, &all, 0, &error));
     }
 }
 
-fn pieces(file: FileId, text: &str, scan: Scan, tree: &mut FileTree) {
+/// Reads the chunks one by one; `known` is the error of the only one.
+fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: &mut FileTree) {
     tree.diagnostics = scan.diagnostics;
+    let hidden = &*tree.guessed.insert(mask::guess(text));
+    let mut recovery = Recovery::new(file, text, hidden, scan.braces);
     for chunk in scan.chunks {
         let part = text.get(chunk.start..chunk.end).unwrap_or_default();
         if chunk.tainted {
             tree.broken.push(name_of(text, &chunk));
             continue;
         }
-        match piece(file, part, chunk.start) {
-            Ok(sections) => tree.sections.extend(sections),
-            Err(error) => {
-                tree.broken.push(name_of(text, &chunk));
-                let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
-                tree.diagnostics.push(syntax::explain(
-                    file,
-                    text,
-                    hidden,
-                    &chunk,
-                    chunk.start,
-                    &error,
-                ));
-                // One more than is shown, so that "more" is not a lie; the rest would be noise.
-                if tree.diagnostics.len() > DIAGNOSTICS {
-                    tree.unreadable = true;
-                    return;
+        let (base, error) = match known.take() {
+            Some(error) => (0, error),
+            None => match piece(file, part, chunk.start) {
+                Ok(sections) => {
+                    tree.sections.extend(sections);
+                    continue;
                 }
-            }
+                Err(error) => (chunk.start, error),
+            },
+        };
+        tree.broken.push(name_of(text, &chunk));
+        tree.sections.extend(recovery.chunk(&chunk, base, error));
+        // One more than is shown, so that "more" is not a lie; the rest would be noise.
+        if tree.diagnostics.len() + recovery.found.len() > DIAGNOSTICS {
+            tree.unreadable = true;
+            break;
         }
     }
+    tree.diagnostics.append(&mut recovery.found);
 }
 
 fn name_of(text: &str, chunk: &Chunk) -> String {
-    let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
+    let word = match chunk.open {
+        Some(_) => chunk.head,
+        None => chunk.name,
+    };
+    let name = text.get(word.0..word.1).unwrap_or_default();
     name.trim_matches(['\'', '"']).to_owned()
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Scan {
     /// The text must not be parsed.
     pub(crate) fatal: bool,
     pub(crate) chunks: Vec<Chunk>,
+    /// Offsets of all braces that belong together, the inner ones first.
+    pub(crate) braces: Vec<(usize, usize)>,
 }
 
 /// A top-level stretch of text: one section with the blanks before it, or what is left over.
@@ -28,6 +30,8 @@ pub(crate) struct Chunk {
     pub(crate) end: usize,
     /// First word of the chunk, quotes included.
     pub(crate) name: (usize, usize),
+    /// The word in front of its opening brace, quotes included.
+    pub(crate) head: (usize, usize),
     /// Offset of its opening brace.
     pub(crate) open: Option<usize>,
     /// Sections still open at the end of the file, innermost last.
@@ -72,7 +76,8 @@ struct Scanner<'a> {
     stack: Vec<Open>,
     chunk_start: usize,
     chunk_name: Option<(usize, usize)>,
-    chunk_open: Option<usize>,
+    /// The first opening brace, and the word in front of it.
+    chunk_open: Option<(usize, (usize, usize))>,
     tainted: bool,
     out: Scan,
 }
@@ -261,7 +266,7 @@ impl Scanner<'_> {
             brace: self.at,
             body,
         });
-        self.chunk_open.get_or_insert(self.at);
+        self.chunk_open.get_or_insert((self.at, name));
         self.at += 1;
         self.fresh = true;
         self.bracket = false;
@@ -273,7 +278,9 @@ impl Scanner<'_> {
         self.fresh = true;
         self.word = None;
         self.bracket = false;
-        self.stack.pop();
+        if let Some(open) = self.stack.pop() {
+            self.out.braces.push((open.brace, self.at - 1));
+        }
         if self.stack.is_empty() {
             self.cut();
         }
@@ -387,6 +394,7 @@ impl Scanner<'_> {
 
     /// Ends the current chunk here.
     fn cut(&mut self) {
+        let open = self.chunk_open.take();
         self.out.chunks.push(Chunk {
             start: self.chunk_start,
             end: self.at,
@@ -394,7 +402,8 @@ impl Scanner<'_> {
                 .chunk_name
                 .take()
                 .unwrap_or((self.chunk_start, self.chunk_start)),
-            open: self.chunk_open.take(),
+            head: open.map_or((self.chunk_start, self.chunk_start), |open| open.1),
+            open: open.map(|open| open.0),
             unclosed: std::mem::take(&mut self.stack),
             tainted: std::mem::take(&mut self.tainted),
         });
@@ -423,6 +432,7 @@ impl Chunk {
             start: 0,
             end: text.len(),
             name: (0, 0),
+            head: (0, 0),
             open: Some(0),
             unclosed: Vec::new(),
             tainted: false,

@@ -11,6 +11,7 @@ use crate::{
     diag::{Diagnostic, Severity},
     limits::DIAGNOSTICS,
     mask::{self, Ranges},
+    redact,
     source::{SourceFile, SourceMap},
 };
 
@@ -259,7 +260,8 @@ fn strip(file: &SourceFile, offset: u32) -> Strip {
             guessed
         }
     };
-    let secrets = file.secrets.as_ref().unwrap_or(&guessed);
+    let known = file.secrets.as_ref().unwrap_or(&guessed);
+    let secrets = &by_the_look(file, (start, end), offset, known);
     // A secret at the edge is shown whole, as the three stars it becomes.
     let around = |at: u32| {
         let first = secrets.partition_point(|range| range.1 <= at);
@@ -280,6 +282,24 @@ fn strip(file: &SourceFile, offset: u32) -> Strip {
         before: from > start,
         after: to < end,
     }
+}
+
+/// The known secrets around a place of a line, and what looks like one.
+fn by_the_look(file: &SourceFile, line: (u32, u32), offset: u32, known: &Ranges) -> Ranges {
+    let text = &file.text;
+    let mut from = offset.saturating_sub(REACH).max(line.0);
+    let mut to = offset.saturating_add(REACH).min(line.1);
+    while !text.is_char_boundary(from as usize) {
+        from -= 1;
+    }
+    while !text.is_char_boundary(to as usize) {
+        to += 1;
+    }
+    let look = redact::line(text.get(from as usize..to as usize).unwrap_or_default());
+    let look = look.into_iter().map(|(a, b)| (a + from, b + from));
+    let first = known.partition_point(|range| range.1 <= from);
+    let near = known[first..].iter().take_while(|range| range.0 < to);
+    mask::merged(near.copied().chain(look).collect())
 }
 
 fn cells(file: &SourceFile, from: u32, to: u32, secrets: &Ranges) -> Vec<Cell> {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use pest::error::{ErrorVariant, InputLocation};
+use pest::error::ErrorVariant;
 
 use crate::{
     ast::{FileId, Span},
@@ -14,8 +14,9 @@ use crate::{
     mask::Ranges,
     parse::Rule,
     prescan::Chunk,
+    recover::place,
     source::line_and_column,
-    token::is_bare,
+    token::{is_bare, trim_gap},
 };
 
 /// Characters of a found word shown at most.
@@ -31,11 +32,7 @@ pub(crate) fn explain(
     base: usize,
     error: &pest::error::Error<Rule>,
 ) -> Diagnostic {
-    let at = base
-        + match error.location {
-            InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
-        };
-    let at = at.min(text.len());
+    let at = place(base, error).min(text.len());
     let wanted = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
         ErrorVariant::CustomError { .. } => &[],
@@ -47,14 +44,24 @@ pub(crate) fn explain(
         at,
         wanted,
     };
-    let (number, message, help) = scene.verdict();
-    let span = Span {
+    let span = |start: usize, end: usize| Span {
         file,
-        start: at as u32,
-        end: (at + scene.found_len()) as u32,
+        start: start as u32,
+        end: end as u32,
     };
-    let mut diagnostic = Diagnostic::error(number, "parse", span, message);
+    if let Some(arrow) = scene.dangling_arrow() {
+        let message = "expected an outbound behind `->`, found end of line";
+        let found = Diagnostic::error("E113", "parse", span(arrow, arrow + 2), message)
+            .help("name where these connections go, as in `-> direct`, on this line");
+        return in_section(found, text, chunk);
+    }
+    let (number, message, help) = scene.verdict();
+    let mut diagnostic =
+        Diagnostic::error(number, "parse", span(at, at + scene.found_len()), message);
     diagnostic.help = help;
+    if let (true, Some(end)) = (number == "E113", scene.rule_above()) {
+        diagnostic = diagnostic.related(span(end - 1, end), "the rule without outbound ends here");
+    }
     if let (true, Some(open)) = (number == "E111", chunk.unclosed.last()) {
         let brace = Span {
             file,
@@ -63,11 +70,16 @@ pub(crate) fn explain(
         };
         diagnostic = diagnostic.related(brace, "opened here");
     }
-    let name = text.get(chunk.name.0..chunk.name.1).unwrap_or_default();
+    in_section(diagnostic, text, chunk)
+}
+
+/// Names the section of a finding.
+fn in_section(mut found: Diagnostic, text: &str, chunk: &Chunk) -> Diagnostic {
+    let name = text.get(chunk.head.0..chunk.head.1).unwrap_or_default();
     if chunk.open.is_some() && !name.is_empty() {
-        diagnostic.section = Some(name.trim_matches(['\'', '"']).to_owned());
+        found.section = Some(name.trim_matches(['\'', '"']).to_owned());
     }
-    diagnostic
+    found
 }
 
 /// The place of the failure and all that is known about it.
@@ -129,7 +141,47 @@ impl<'a> Scene<'a> {
             ";" => "no separator is needed; the rule has no target, add `-> outbound`".to_owned(),
             _ => "the rule has no target; add `-> outbound`".to_owned(),
         };
-        ("E113", self.message(), Some(help))
+        let Some(end) = self.rule_above() else {
+            return ("E113", self.message(), Some(help));
+        };
+        let (line, _) = line_and_column(self.text, end);
+        let message = format!(
+            "the rule that ends in line {line} has no outbound: {}",
+            self.message()
+        );
+        let help = format!("add `-> outbound` at the end of line {line}");
+        ("E113", message, Some(help))
+    }
+
+    /// The end of the conditions before the failure, if they end on a line above.
+    fn rule_above(&self) -> Option<usize> {
+        let code = trim_gap(self.before());
+        let above = self.before()[code.len()..].contains(['\n', '\r']);
+        (above && code.ends_with(')')).then(|| self.chunk.start + code.len())
+    }
+
+    /// The `->` whose outbound is missing, so that the next line was taken for one or failed.
+    fn dangling_arrow(&self) -> Option<usize> {
+        let before = self.before();
+        let mut code = trim_gap(before);
+        if ["->", "&&", ":"].contains(&self.found_token()) {
+            // What stands below: a name, or a name with parameters.
+            let named = match code.strip_suffix(')') {
+                Some(open) => open[..open.rfind('(')?].trim_end_matches([' ', '\t']),
+                None => code,
+            };
+            let below = named.trim_end_matches(|c| is_bare(c) || matches!(c, '\'' | '"' | '!'));
+            if below.len() == named.len()
+                || !below.trim_end_matches([' ', '\t']).ends_with(['\n', '\r'])
+            {
+                return None;
+            }
+            code = trim_gap(below);
+        } else if !before[code.len()..].contains(['\n', '\r']) {
+            return None;
+        }
+        let arrow = code.strip_suffix("->")?;
+        Some(self.chunk.start + arrow.len())
     }
 
     fn message(&self) -> String {
@@ -174,6 +226,13 @@ impl<'a> Scene<'a> {
             ));
         }
         if self.wants(Rule::rparen) && self.wants(Rule::comma) && self.found_is_word() {
+            let code = trim_gap(self.before());
+            if self.before()[code.len()..].contains(['\n', '\r']) {
+                let (line, _) = line_and_column(self.text, self.chunk.start + code.len());
+                return Some(format!(
+                    "add `)` at the end of line {line}, or `,` if the arguments go on"
+                ));
+            }
             let word = self.word_before();
             let keyed = self
                 .before()
@@ -346,16 +405,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Offset of the comma that ends a text, blanks and line comments skipped.
+/// Offset of the comma that ends a text, blanks and comments skipped.
 fn last_comma(text: &str) -> Option<usize> {
-    let mut end = text.len();
-    loop {
-        let kept = text[..end].trim_end();
-        if kept.ends_with(',') {
-            return Some(kept.len() - 1);
-        }
-        let line = kept.rfind(['\n', '\r']).map_or(0, |at| at + 1);
-        let comment = kept[line..].find('#')?;
-        end = line + comment;
-    }
+    trim_gap(text).strip_suffix(',').map(str::len)
 }

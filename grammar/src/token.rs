@@ -9,6 +9,36 @@ pub(crate) fn is_bare(c: char) -> bool {
     !c.is_whitespace() && !is_lookalike(c)
 }
 
+/// A text without the blanks and comments at its end.
+pub(crate) fn trim_gap(text: &str) -> &str {
+    let mut kept = text.trim_end();
+    loop {
+        let end = match kept.strip_suffix("*/").and_then(|t| t.rfind("/*")) {
+            Some(at) => Some(at),
+            None => comment_of_last_line(kept),
+        };
+        let Some(end) = end else { return kept };
+        kept = kept[..end].trim_end();
+    }
+}
+
+/// Where a line comment begins on the last line of a text.
+fn comment_of_last_line(text: &str) -> Option<usize> {
+    let line = text.rfind(['\n', '\r']).map_or(0, |at| at + 1);
+    let mut quote = None;
+    let mut fresh = true;
+    for (at, c) in text[line..].char_indices() {
+        match (quote, c) {
+            (None, '#') if fresh => return Some(line + at),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            _ => {}
+        }
+        fresh = quote.is_none() && !is_bare(c);
+    }
+    None
+}
+
 /// Whether a character only looks like ASCII punctuation.
 const fn is_lookalike(c: char) -> bool {
     matches!(c,

@@ -26,6 +26,14 @@ impl Builder {
             .collect()
     }
 
+    /// The items below a pair that holds nothing else but its closing brace.
+    pub(crate) fn items(&self, body: Pair<'_, Rule>) -> Vec<Item> {
+        body.into_inner()
+            .filter(|pair| pair.as_rule() != Rule::rbrace)
+            .map(|pair| self.item(pair))
+            .collect()
+    }
+
     fn at(&self, start: usize, end: usize) -> Span {
         Span {
             file: self.file,

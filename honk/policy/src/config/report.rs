@@ -8,6 +8,7 @@ use honk_grammar::{
     Parsed,
     ast::{Arg, Call, Item, Lit, Span, Value},
     diag::{Diagnostic, Severity},
+    is_secret_key,
 };
 
 use super::{
@@ -232,10 +233,30 @@ impl<'a> Report<'a> {
     /// E203 for a literal that is no item, with a guess of what was meant.
     fn stray(&mut self, section: &str, stray: &Lit, items: &[Item], at: usize) -> usize {
         let line = |span: Span| self.line(span);
-        let text = shortened(&stray.text);
-        let mut covers = 1;
         let before = at.checked_sub(1).and_then(|at| items.get(at));
+        let key = match before {
+            Some(Item::Decl(decl)) => decl.key.text.as_str(),
+            Some(Item::Stray(word)) => word.text.as_str(),
+            _ => "",
+        };
+        // Part of the value of a secret, or all of it.
+        let text = match is_secret_key(key) {
+            true => "***".to_owned(),
+            false => shortened(&stray.text),
+        };
+        let mut covers = 1;
         let help = match (before, items.get(at + 1)) {
+            (_, Some(Item::Stray(next)))
+                if next.text.starts_with('=') && line(next.span) == line(stray.span) =>
+            {
+                let words = items[at + 1..].iter().take_while(
+                    |item| matches!(item, Item::Stray(w) if line(w.span) == line(stray.span)),
+                );
+                covers += words.count();
+                Some(format!(
+                    "settings are written with a colon: `{text}: value`"
+                ))
+            }
             (Some(Item::Decl(d)), _)
                 if d.value == Value::Empty && line(d.key.span) != line(stray.span) =>
             {

@@ -1,7 +1,7 @@
 //! Classes of one dimension: from "which value sets hold this input" to a bitmap of lines.
 //!
-//! Sets are shared by content, bitmaps by value, and a bitmap is built only once for each
-//! combination of sets, so an address list used by many lines costs as much as one.
+//! Sets are shared by content, bitmaps by value, so an address list used by many lines costs as
+//! much as one.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -41,16 +41,29 @@ impl Classes {
     }
 }
 
-/// The conditions of one dimension.
+/// The conditions of one dimension, and which of them hold for an input that enters and leaves
+/// sets one by one: each step costs what changes, however many conditions a line has.
 pub(super) struct Dim<'a, T> {
     sets: Vec<&'a [T]>,
-    /// Lines that use a set.
-    users: Vec<Vec<usize>>,
-    /// Conditions of a line: set and negation.
-    lines: HashMap<usize, Vec<(u32, bool)>>,
+    /// Lines that use a set, and whether they want to be outside of it; none twice.
+    users: Vec<Vec<(usize, bool)>>,
+    /// Sets that a line wants to be in.
+    wanted: Vec<u32>,
     /// Lines satisfied by an input that no set holds.
     outside: RuleBits,
-    known: HashMap<Box<[u32]>, u32>,
+    state: State,
+}
+
+/// Where an input is.
+pub(super) struct State {
+    /// How often each set was entered.
+    inside: Vec<u32>,
+    /// Sets entered that a line wants to be in.
+    met: Vec<u32>,
+    /// Sets entered that a line wants to be outside of.
+    hurt: Vec<u32>,
+    /// Lines satisfied.
+    bits: RuleBits,
 }
 
 impl<'a, T: Eq + Hash> Dim<'a, T> {
@@ -58,27 +71,46 @@ impl<'a, T: Eq + Hash> Dim<'a, T> {
         rules: usize,
         conds: impl IntoIterator<Item = (usize, bool, &'a [T])>,
     ) -> Self {
-        let mut dim = Self {
-            sets: Vec::new(),
-            users: Vec::new(),
-            lines: HashMap::new(),
-            outside: all_lines(rules),
-            known: HashMap::new(),
-        };
-        let mut ids: HashMap<&'a [T], u32> = HashMap::new();
+        let mut sets: Vec<&'a [T]> = Vec::new();
+        let mut users: Vec<Vec<(usize, bool)>> = Vec::new();
+        let mut wanted = vec![0; rules];
+        let mut outside = all_lines(rules);
+        let mut ids: HashMap<&'a [T], usize> = HashMap::new();
         for (line, not, values) in conds {
             let set = *ids.entry(values).or_insert_with(|| {
-                dim.sets.push(values);
-                dim.users.push(Vec::new());
-                dim.sets.len() as u32 - 1
+                sets.push(values);
+                users.push(Vec::new());
+                sets.len() - 1
             });
-            dim.users[set as usize].push(line);
-            dim.lines.entry(line).or_default().push((set, not));
+            // Conditions come line by line.
+            let known = users[set].iter().rev().take(2);
+            if known.into_iter().any(|user| *user == (line, not)) {
+                continue;
+            }
+            users[set].push((line, not));
             if !not {
-                put(&mut dim.outside, line, false);
+                wanted[line] += 1;
+                put(&mut outside, line, false);
             }
         }
-        dim
+        Self {
+            state: State::new(sets.len(), rules, outside),
+            sets,
+            users,
+            wanted,
+            outside,
+        }
+    }
+}
+
+impl State {
+    fn new(sets: usize, rules: usize, outside: RuleBits) -> Self {
+        Self {
+            inside: vec![0; sets],
+            met: vec![0; rules],
+            hurt: vec![0; rules],
+            bits: outside,
+        }
     }
 }
 
@@ -89,18 +121,55 @@ impl<'a, T> Dim<'a, T> {
         numbered.flat_map(|(values, set)| values.iter().map(move |v| (v, set)))
     }
 
-    /// Class of an input that exactly the sets in `members` (ascending) hold.
+    /// The input enters a set, perhaps not for the first time.
+    pub(super) fn enter(&mut self, set: u32) {
+        let times = &mut self.state.inside[set as usize];
+        *times += 1;
+        if *times == 1 {
+            self.changed(set, |count| *count += 1);
+        }
+    }
+
+    /// The input leaves a set as often as it entered it.
+    pub(super) fn leave(&mut self, set: u32) {
+        let times = &mut self.state.inside[set as usize];
+        *times -= 1;
+        if *times == 0 {
+            self.changed(set, |count| *count -= 1);
+        }
+    }
+
+    fn changed(&mut self, set: u32, change: fn(&mut u32)) {
+        let state = &mut self.state;
+        for &(line, not) in &self.users[set as usize] {
+            let counts = if not { &mut state.hurt } else { &mut state.met };
+            change(&mut counts[line]);
+            let holds = state.met[line] == self.wanted[line] && state.hurt[line] == 0;
+            put(&mut state.bits, line, holds);
+        }
+    }
+
+    /// Leaves all sets, until [`resume`](Self::resume).
+    pub(super) fn suspend(&mut self) -> State {
+        let fresh = State::new(self.sets.len(), self.wanted.len(), self.outside);
+        std::mem::replace(&mut self.state, fresh)
+    }
+
+    /// Goes back to where the input was.
+    pub(super) fn resume(&mut self, state: State) {
+        self.state = state;
+    }
+
+    /// Class of an input where it is.
+    pub(super) fn here(&self, classes: &mut Classes) -> u32 {
+        classes.number(self.state.bits)
+    }
+
+    /// Class of an input that exactly the sets in `members` hold.
     pub(super) fn class(&mut self, members: &[u32], classes: &mut Classes) -> u32 {
-        if let Some(&class) = self.known.get(members) {
-            return class;
-        }
-        let mut bits = self.outside;
-        for &line in members.iter().flat_map(|&s| &self.users[s as usize]) {
-            let holds = |&(set, not): &(u32, bool)| members.binary_search(&set).is_ok() != not;
-            put(&mut bits, line, self.lines[&line].iter().all(holds));
-        }
-        let class = classes.number(bits);
-        self.known.insert(members.into(), class);
+        members.iter().for_each(|&set| self.enter(set));
+        let class = self.here(classes);
+        members.iter().for_each(|&set| self.leave(set));
         class
     }
 }

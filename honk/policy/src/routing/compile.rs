@@ -213,35 +213,25 @@ fn ports(
     values: fn(&Test) -> Option<&[PortRange]>,
 ) -> Box<[u16]> {
     let mut dim = dimension(lines, values);
-    // Port, set, and by how much the number of ranges of the set around it changes.
+    // Port, set, and whether a range of the set begins there or is over.
     let mut ends = Vec::new();
     for (&(lo, hi), set) in dim.values().filter(|((lo, hi), _)| lo <= hi) {
-        ends.push((usize::from(lo), set, 1));
-        ends.push((usize::from(hi) + 1, set, -1));
+        ends.push((usize::from(lo), set, true));
+        ends.push((usize::from(hi) + 1, set, false));
     }
     ends.sort_unstable();
-    let mut open: BTreeMap<u32, i32> = BTreeMap::new();
     let mut table = Vec::with_capacity(PORTS);
     for here in ends.chunk_by(|a, b| a.0 == b.0) {
-        fill(&mut table, here[0].0, &open, &mut dim, classes);
-        for &(_, set, change) in here {
-            *open.entry(set).or_default() += change;
+        table.resize(here[0].0, dim.here(classes) as u16);
+        for &(_, set, enters) in here {
+            match enters {
+                true => dim.enter(set),
+                false => dim.leave(set),
+            }
         }
-        open.retain(|_, ranges| *ranges != 0);
     }
-    fill(&mut table, PORTS, &open, &mut dim, classes);
+    table.resize(PORTS, dim.here(classes) as u16);
     table.into()
-}
-
-fn fill<T>(
-    table: &mut Vec<u16>,
-    end: usize,
-    open: &BTreeMap<u32, i32>,
-    dim: &mut Dim<'_, T>,
-    classes: &mut Classes,
-) {
-    let members: Vec<u32> = open.keys().copied().collect();
-    table.resize(end, dim.class(&members, classes) as u16);
 }
 
 /// Values that stand in some set, with the sets, ascending.

@@ -8,7 +8,7 @@
 use honk_common::key::LpmKey;
 
 use super::{
-    classes::{Classes, Dim},
+    classes::{Classes, Dim, State},
     rule::Prefix,
 };
 
@@ -17,15 +17,20 @@ const V4: u128 = 0xffff_0000_0000;
 const V4_LEN: u8 = 96;
 
 /// A prefix on the way from the root to the current one.
-struct Cover {
+struct Cover<'a> {
     addr: u128,
     len: u8,
-    /// Sets that hold all its addresses, ascending.
-    members: Vec<u32>,
+    /// The prefix with each set it stands in itself.
+    own: &'a [Listed],
     class: u32,
+    /// What covers the IPv4 block, while the way is in it.
+    outside: Option<State>,
 }
 
-impl Cover {
+/// Address and length of a prefix, and the set it stands in.
+type Listed = (u128, u8, Option<u32>);
+
+impl Cover<'_> {
     fn covers(&self, addr: u128, len: u8) -> bool {
         self.len <= len && mask(addr, self.len) == self.addr
     }
@@ -35,20 +40,27 @@ impl Cover {
 pub(super) fn table(dim: &mut Dim<'_, Prefix>, classes: &mut Classes) -> (Vec<(LpmKey, u32)>, u32) {
     let prefixes = in_tree_order(dim);
     let default = dim.class(&[], classes);
-    let mut covers: Vec<Cover> = Vec::new();
+    let mut covers: Vec<Cover<'_>> = Vec::new();
     let mut table = Vec::new();
     for same in prefixes.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         let (addr, len, _) = same[0];
-        while covers.pop_if(|c| !c.covers(addr, len)).is_some() {}
-        let above = covers.last();
+        while let Some(cover) = covers.pop_if(|c| !c.covers(addr, len)) {
+            cover
+                .own
+                .iter()
+                .filter_map(|p| p.2)
+                .for_each(|set| dim.leave(set));
+            if let Some(outside) = cover.outside {
+                dim.resume(outside);
+            }
+        }
         // An IPv6 prefix around the IPv4 block means IPv6 only.
-        let inherited = match above {
-            Some(cover) if (addr, len) != (V4, V4_LEN) => cover.members.as_slice(),
-            _ => &[],
-        };
-        let members = union(inherited, same.iter().filter_map(|p| p.2));
-        let class = dim.class(&members, classes);
-        if class != above.map_or(default, |cover| cover.class) {
+        let outside = ((addr, len) == (V4, V4_LEN)).then(|| dim.suspend());
+        same.iter()
+            .filter_map(|p| p.2)
+            .for_each(|set| dim.enter(set));
+        let class = dim.here(classes);
+        if class != covers.last().map_or(default, |cover| cover.class) {
             let key = LpmKey {
                 prefix_len: len.into(),
                 addr: addr.to_be_bytes(),
@@ -58,8 +70,9 @@ pub(super) fn table(dim: &mut Dim<'_, Prefix>, classes: &mut Classes) -> (Vec<(L
         covers.push(Cover {
             addr,
             len,
-            members,
+            own: same,
             class,
+            outside,
         });
     }
     table.sort_unstable_by_key(|(key, _)| *key);
@@ -67,7 +80,7 @@ pub(super) fn table(dim: &mut Dim<'_, Prefix>, classes: &mut Classes) -> (Vec<(L
 }
 
 /// Prefixes with their sets, each after all that cover it; the IPv4 block is always there.
-fn in_tree_order(dim: &Dim<'_, Prefix>) -> Vec<(u128, u8, Option<u32>)> {
+fn in_tree_order(dim: &Dim<'_, Prefix>) -> Vec<Listed> {
     let listed = dim.values().map(|(p, set)| {
         let addr = mask(u128::from_be_bytes(p.addr), p.len);
         (addr, p.len.min(128), Some(set))
@@ -75,16 +88,6 @@ fn in_tree_order(dim: &Dim<'_, Prefix>) -> Vec<(u128, u8, Option<u32>)> {
     let mut all: Vec<_> = listed.chain([(V4, V4_LEN, None)]).collect();
     all.sort_unstable();
     all
-}
-
-fn union(inherited: &[u32], own: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut members = inherited.to_vec();
-    for set in own {
-        if let Err(at) = members.binary_search(&set) {
-            members.insert(at, set);
-        }
-    }
-    members
 }
 
 /// `addr` with the bits after the first `len` cleared.

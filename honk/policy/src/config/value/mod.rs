@@ -87,8 +87,10 @@ fn listed(words: &[&str]) -> String {
         .join(", ")
 }
 
-/// User text for a message: one line, at most 40 characters.
+/// User text for a message: one line, at most 40 characters, without credentials. (They are
+/// looked for in the whole text: a link cut short may not look like one.)
 pub(crate) fn shortened(text: &str) -> String {
+    let text = honk_grammar::redact(text);
     let mut out: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
     if text.chars().count() > 40 {
         out.push('…');

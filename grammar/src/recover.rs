@@ -1,0 +1,290 @@
+//! Reading on behind a syntax error: what of a broken section can be read, and what else is wrong.
+//!
+//! A body is read item by item from the last place that is known to begin one. Of a broken item
+//! nothing is kept, nor of what stands in front of it on its line, because that may be part of it;
+//! the section counts as incomplete, so nobody complains about what it lacks.
+
+use pest::{Parser as _, error::InputLocation};
+
+use crate::{
+    ast::{FileId, Item, Lit, Section, Span},
+    diag::Diagnostic,
+    limits::DIAGNOSTICS,
+    mask::Ranges,
+    parse::{Dae, Rule},
+    prescan::Chunk,
+    resume::Reader,
+    syntax,
+    token::is_bare,
+    tree::Builder,
+};
+
+type Error = Box<pest::error::Error<Rule>>;
+
+/// How the items of a body are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Items,
+    Links,
+    Paths,
+    Dns,
+}
+
+impl Body {
+    /// Of a section, by its name and what it stands in.
+    fn of(name: &Lit, within: Option<Self>) -> Self {
+        match (within, name.text.as_str()) {
+            _ if name.quoted => Self::Items,
+            (None, "node" | "subscription") => Self::Links,
+            (None, "include") => Self::Paths,
+            (None, "dns") => Self::Dns,
+            (Some(Self::Dns), "upstream" | "fixed_domain_ttl") => Self::Links,
+            _ => Self::Items,
+        }
+    }
+
+    /// The rule for all items that can be read.
+    const fn some(self) -> Rule {
+        match self {
+            Self::Items => Rule::items,
+            Self::Links => Rule::links,
+            Self::Paths => Rule::paths,
+            Self::Dns => Rule::dns_items,
+        }
+    }
+
+    /// The rule for all items up to the closing brace.
+    const fn rest(self) -> Rule {
+        match self {
+            Self::Items => Rule::rest_of_items,
+            Self::Links => Rule::rest_of_links,
+            Self::Paths => Rule::rest_of_paths,
+            Self::Dns => Rule::rest_of_dns,
+        }
+    }
+}
+
+/// Reads what can be read of the broken chunks of one file.
+pub(crate) struct Recovery<'a> {
+    file: FileId,
+    text: &'a str,
+    hidden: &'a Ranges,
+    /// Braces of the file that belong together, by the opening one.
+    braces: Vec<(usize, usize)>,
+    pub(crate) found: Vec<Diagnostic>,
+}
+
+impl<'a> Recovery<'a> {
+    pub(crate) fn new(
+        file: FileId,
+        text: &'a str,
+        hidden: &'a Ranges,
+        mut braces: Vec<(usize, usize)>,
+    ) -> Self {
+        braces.sort_unstable();
+        Self {
+            file,
+            text,
+            hidden,
+            braces,
+            found: Vec::new(),
+        }
+    }
+
+    /// Reports the error that a chunk was refused with and those behind it; `base` is the offset
+    /// of the text that the error is about. Returns what is left of the section.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk, base: usize, error: Error) -> Option<Section> {
+        let at = place(base, &error);
+        let whole = chunk.unclosed.is_empty();
+        let close = chunk.open.and_then(|open| self.close_of(open));
+        let (Some(open), Some(close), true) = (chunk.open, close, whole) else {
+            self.report(chunk, base, &error);
+            return None;
+        };
+        if at > open {
+            let name = self.head(chunk.head)?;
+            return Some(self.section(chunk, name, None, (open, close), Some((base, error))));
+        }
+        self.report(chunk, base, &error);
+        // What stands outside may have a sound section behind it.
+        let name = self.head(chunk.head).filter(|_| at < chunk.head.0)?;
+        let text = self.text.get(chunk.head.0..=close)?;
+        let Err(error) = Dae::parse(Rule::file, text) else {
+            return Some(self.section(chunk, name, None, (open, close), None));
+        };
+        let error = Box::new(error);
+        let inside = place(chunk.head.0, &error) > open;
+        inside.then(|| {
+            let first = Some((chunk.head.0, error));
+            self.section(chunk, name, None, (open, close), first)
+        })
+    }
+
+    /// Reads one body; `first` is the error that is known already and where its text begins.
+    fn section(
+        &mut self,
+        chunk: &Chunk,
+        name: Lit,
+        within: Option<Body>,
+        (open, close): (usize, usize),
+        mut first: Option<(usize, Error)>,
+    ) -> Section {
+        let body = Body::of(&name, within);
+        let mut items = Vec::new();
+        let mut semicolon = false;
+        let mut from = open + 1;
+        while from <= close && self.found.len() <= DIAGNOSTICS {
+            let Some(rest) = self.text.get(from..=close) else {
+                break;
+            };
+            if semicolon {
+                // Whoever ends one setting with a semicolon ends all of them so.
+                let (good, stop) = self.good(body, from, close);
+                if self.text[stop..].starts_with(';') {
+                    items.extend(good);
+                    from = stop + 1;
+                    continue;
+                }
+            }
+            let error = match Dae::parse(body.rest(), rest) {
+                Ok(pairs) => {
+                    items.extend(pairs.flat_map(|pair| self.builder(from).items(pair)));
+                    break;
+                }
+                Err(error) => Box::new(error),
+            };
+            let (mut good, stop) = self.good(body, from, close);
+            if self.is_brace(stop)
+                && let Some(inner) = self.close_of(stop)
+                && let Some(name) = good.pop_if(|last| matches!(last, Item::Stray(_)))
+                && let Item::Stray(name) = name
+            {
+                items.extend(good);
+                let inside = |base, error: &Error| (stop..inner).contains(&place(base, error));
+                let known = first.take_if(|(base, error)| inside(*base, error));
+                let sub = self.section(chunk, name, Some(body), (stop, inner), known);
+                items.push(Item::Sub(sub));
+                from = inner + 1;
+                continue;
+            }
+            let whole = self.before_strays(&good, stop);
+            let begin = good
+                .get(whole)
+                .map_or(stop, |item| item.span().start as usize);
+            let at = place(from, &error);
+            let (base, error) = first.take().unwrap_or((from, error));
+            semicolon |= self.text[at..].starts_with(';');
+            let number = self.report(chunk, base, &error);
+            good.truncate(whole);
+            let reader = Reader {
+                text: self.text,
+                braces: &self.braces,
+                close,
+            };
+            let swallowed = good.last().and_then(|last| reader.swallowed(last, at));
+            if !self.may_begin(begin) {
+                // The item in front goes on here, and with it the mistake.
+                good.pop_if(|last| reader.same_line(last, begin));
+            }
+            items.extend(good);
+            from = match (swallowed, number) {
+                (Some(next), _) => next,
+                (None, "E113") if reader.begins_line(at) && reader.looks_like_item(at) => at,
+                (None, _) if matches!(body, Body::Links | Body::Paths) => reader.next_line(at),
+                (None, _) => reader.resume(begin, at),
+            };
+        }
+        Section {
+            span: self.span(name.span.start as usize, close + 1),
+            name,
+            items,
+            open_brace: open as u32,
+            close_brace: close as u32,
+        }
+    }
+
+    /// The items that can be read from a place on, and where that ends.
+    fn good(&self, body: Body, from: usize, close: usize) -> (Vec<Item>, usize) {
+        let text = self.text.get(from..close).unwrap_or_default();
+        let pair = Dae::parse(body.some(), text)
+            .ok()
+            .and_then(|mut p| p.next());
+        pair.map_or((Vec::new(), from), |pair| {
+            let end = from + pair.as_span().end();
+            (self.builder(from).items(pair), end)
+        })
+    }
+
+    /// How many items are in front of the words that end at a place on its line: of a broken item
+    /// the parser reads the first words as strays.
+    fn before_strays(&self, items: &[Item], stop: usize) -> usize {
+        let mut next = stop;
+        for (at, item) in items.iter().enumerate().rev() {
+            let gap = self.text.get(item.span().end as usize..next);
+            if !matches!(item, Item::Stray(_)) || gap.is_none_or(|g| g.contains(['\n', '\r'])) {
+                return at + 1;
+            }
+            next = item.span().start as usize;
+        }
+        0
+    }
+
+    /// Whether what stands there may be the beginning of an item, or separates two.
+    fn may_begin(&self, at: usize) -> bool {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let word = rest.starts_with(|c: char| is_bare(c) || matches!(c, '\'' | '"' | ';'));
+        word && !rest.starts_with("->") && !rest.starts_with("=>")
+    }
+
+    fn is_brace(&self, at: usize) -> bool {
+        self.text.as_bytes().get(at) == Some(&b'{')
+    }
+
+    /// The closing brace of an opening one.
+    fn close_of(&self, open: usize) -> Option<usize> {
+        let at = self.braces.binary_search_by_key(&open, |pair| pair.0);
+        at.ok().map(|at| self.braces[at].1)
+    }
+
+    /// The name of a section, if the word in front of a brace can be one.
+    fn head(&self, word: (usize, usize)) -> Option<Lit> {
+        let written = self.text.get(word.0..word.1)?;
+        let quoted = written.starts_with(['\'', '"']);
+        let text = written.trim_matches(['\'', '"']);
+        let named = text.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        named.then(|| Lit {
+            text: text.to_owned(),
+            quoted,
+            span: self.span(word.0, word.1),
+        })
+    }
+
+    fn report(&mut self, chunk: &Chunk, base: usize, error: &Error) -> &'static str {
+        let found = syntax::explain(self.file, self.text, self.hidden, chunk, base, error);
+        let number = found.number;
+        self.found.push(found);
+        number
+    }
+
+    const fn builder(&self, base: usize) -> Builder {
+        Builder {
+            file: self.file,
+            base: base as u32,
+        }
+    }
+
+    const fn span(&self, start: usize, end: usize) -> Span {
+        Span {
+            file: self.file,
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+}
+
+/// Where an error is, in a text that begins at `base`.
+pub(crate) fn place(base: usize, error: &pest::error::Error<Rule>) -> usize {
+    base + match error.location {
+        InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
+    }
+}
