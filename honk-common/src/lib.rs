@@ -23,7 +23,7 @@ pub mod route;
 pub mod tables;
 
 /// Version of the map layouts; a change of any shared struct raises it.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 /// First word of the `ABI_META` entry: "HNK1" read as a little-endian number.
 pub const ABI_MAGIC: u32 = u32::from_le_bytes(*b"HNK1");
 

@@ -6,6 +6,9 @@ pub const MAX_RULES: usize = 1024;
 pub const RULE_WORDS: usize = MAX_RULES / 64;
 /// Distinct class bitmaps of one rule set.
 pub const MAX_CLASSES: usize = 4096;
+/// Bitmaps of usual classes of one rule set: four protocols, and 8 dimensions that have their
+/// usual class or not.
+pub const USUAL_ROWS: u32 = 4 << 8;
 /// Banks of the double-buffered route maps.
 pub const BANKS: u32 = 2;
 /// Elements of one direction of `PORT_CLASS`: four ports share an element.

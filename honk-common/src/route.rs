@@ -4,7 +4,10 @@
 //! a bitmap of the lines it satisfies; the AND of the bitmaps holds the matching lines, and
 //! the lowest set bit is the first of them.
 
-use crate::{abi, limits::RULE_WORDS};
+use crate::{
+    abi,
+    limits::{RULE_WORDS, USUAL_ROWS},
+};
 
 /// A set of rule lines: bit `r % 64` of word `r / 64`.
 pub type RuleBits = [u64; RULE_WORDS];
@@ -22,6 +25,24 @@ pub const DIM_MAC: u16 = 1 << 5;
 pub const DIM_DSCP: u16 = 1 << 6;
 pub const DIM_PNAME: u16 = 1 << 7;
 pub const DIM_DOMAIN: u16 = 1 << 8;
+
+/// Which dimensions of a packet have their usual class: in no listed network, port or set. The
+/// protocol has no usual class and is part of the row.
+pub const USUAL_DEST: u32 = 1 << 0;
+pub const USUAL_SRC: u32 = 1 << 1;
+pub const USUAL_DPORT: u32 = 1 << 2;
+pub const USUAL_SPORT: u32 = 1 << 3;
+pub const USUAL_MAC: u32 = 1 << 4;
+pub const USUAL_DSCP: u32 = 1 << 5;
+pub const USUAL_PNAME: u32 = 1 << 6;
+/// The names of the destination are not known.
+pub const USUAL_DOMAIN: u32 = 1 << 7;
+pub const USUAL_ALL: u32 = 0xff;
+
+/// First element of a protocol in `USUAL_BITS`; the `USUAL_*` bits count on from there.
+pub const fn usual_row(bank: u32, udp: bool, v6: bool) -> u32 {
+    bank * USUAL_ROWS + (((udp as u32) << 1 | v6 as u32) << 8)
+}
 
 /// `PORT_CLASS` directions.
 pub const DIR_DPORT: u32 = 0;
@@ -53,7 +74,11 @@ pub struct RouteMeta {
     pub must_rules_class: u16,
     /// Lines that have a domain condition.
     pub domain_rules_class: u16,
-    pub pad2: [u8; 26],
+    /// Ports and DSCP in no set.
+    pub dport_default: u16,
+    pub sport_default: u16,
+    pub dscp_default: u16,
+    pub pad2: [u8; 20],
 }
 abi!(RouteMeta, 64);
 

@@ -5,8 +5,8 @@
 
 use crate::{
     key::LpmKey,
-    limits::MAX_RULES,
-    route::{DscpClasses, RouteMeta, RuleAct, RuleBits},
+    limits::{MAX_RULES, USUAL_ROWS},
+    route::{self, DscpClasses, RouteMeta, RuleAct, RuleBits},
 };
 
 /// Everything the classifier needs for one generation.
@@ -61,4 +61,44 @@ impl RouteTables {
             pname: Vec::new(),
         }
     }
+
+    /// What `USUAL_BITS` holds: for every protocol and every set of dimensions, the lines that
+    /// a packet satisfies which is usual in just these.
+    pub fn usual_bits(&self) -> Vec<RuleBits> {
+        let m = &self.meta;
+        let usual = [
+            (route::DIM_DEST, m.dest_default),
+            (route::DIM_SRC, m.src_default),
+            (route::DIM_DPORT, m.dport_default),
+            (route::DIM_SPORT, m.sport_default),
+            (route::DIM_MAC, m.mac_default),
+            (route::DIM_DSCP, m.dscp_default),
+            (route::DIM_PNAME, m.pname_unknown_class),
+            (route::DIM_DOMAIN, m.domain_unknown_class),
+        ]
+        .map(|(dim, class)| self.bits_of(dim, class));
+        let mut rows: Vec<RuleBits> = Vec::with_capacity(USUAL_ROWS as usize);
+        for class in m.proto_class {
+            let first = rows.len();
+            rows.push(self.bits_of(route::DIM_PROTO, class));
+            for set in 1..1usize << usual.len() {
+                // The same without the lowest dimension is there already.
+                let rest = rows[first + (set & (set - 1))];
+                rows.push(and(&rest, &usual[set.trailing_zeros() as usize]));
+            }
+        }
+        rows
+    }
+
+    /// Lines a class satisfies; all where no line uses the dimension.
+    fn bits_of(&self, dim: u16, class: u16) -> RuleBits {
+        let used = self.meta.dims & dim != 0;
+        let class = if used { class } else { self.meta.all_class };
+        let bits = self.classes.get(usize::from(class));
+        bits.copied().unwrap_or_default()
+    }
+}
+
+fn and(a: &RuleBits, b: &RuleBits) -> RuleBits {
+    core::array::from_fn(|word| a[word] & b[word])
 }

@@ -18,6 +18,7 @@ mod fragment;
 mod group;
 mod handoff;
 mod inbound;
+mod judge;
 mod known;
 mod lan_egress;
 mod lan_ingress;

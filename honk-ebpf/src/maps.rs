@@ -16,14 +16,14 @@ use honk_common::{
     limits::{
         BANKS, COOKIE_ENTRIES, DCACHE_ENTRIES, EVENT_RING_BYTES, FLOW_ENTRIES_DEFAULT,
         FRAG_ENTRIES, LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES,
-        PORT_ELEMS, RETURN_ENTRIES,
+        PORT_ELEMS, RETURN_ENTRIES, USUAL_ROWS,
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
     route::{ClassBits, DomainVal, DscpClasses, PnameKey, PortClasses, RouteMeta, RuleAct},
 };
 
-use crate::packet::Packet;
+use crate::{packet::Packet, route::Seen};
 
 const LAZY: usize = BPF_F_NO_PREALLOC as usize;
 const NBANKS: usize = BANKS as usize;
@@ -46,7 +46,8 @@ pub struct Scratch {
     /// Headers that are copied out of a packet.
     pub header: [u64; 6],
     pub buckets: [Bucket; EVENT_TYPES],
-    pub spare: [u64; 30],
+    pub seen: Seen,
+    pub spare: [u64; 25],
 }
 
 /// Events of one type sent in the second that began at `start_ns`.
@@ -83,6 +84,8 @@ pub static ROUTE_META: Array<RouteMeta, NBANKS> = Array::new();
 pub static RULE_ACT: Array<RuleAct, { NBANKS * MAX_RULES }> = Array::new();
 #[btf_map]
 pub static CLASS_BITS: Array<ClassBits, { NBANKS * MAX_CLASSES }> = Array::new();
+#[btf_map]
+pub static USUAL_BITS: Array<ClassBits, { NBANKS * USUAL_ROWS as usize }> = Array::new();
 #[btf_map]
 pub static PORT_CLASS: Array<PortClasses, { NBANKS * 2 * PORT_ELEMS as usize }> = Array::new();
 #[btf_map]

@@ -39,7 +39,8 @@ pub fn new_flow<const L2: bool, const WAN: bool>(
         count(Stat::OwnBypass);
         return Verdict::PASS;
     }
-    let d = route::<WAN>(p, &value.pname);
+    let mode = FLAGS.get(0).copied().unwrap_or(OFFLOAD_DIRECT);
+    let d = route::<WAN>(p, &value.pname, mode & (AMBIG_USER | SNI_STRICT) != 0);
     count(Stat::NewFlows);
     if !d.matched {
         count(Stat::RouteNomatch);
@@ -51,7 +52,6 @@ pub fn new_flow<const L2: bool, const WAN: bool>(
         // The controller answers, or relays through what the rules say.
         ordinal = CONTROL;
     } else if d.matched && !d.must {
-        let mode = FLAGS.get(0).copied().unwrap_or(OFFLOAD_DIRECT);
         if mode & OFFLOAD_ALL != 0 {
             if ordinal != BLOCK {
                 ordinal = DIRECT;

@@ -6,22 +6,14 @@
 use aya_ebpf::bindings::__sk_buff;
 use honk_common::{
     counter::Stat,
-    event::{EVENT_EXT_CHAIN, EVENT_RETURN_OVERFLOW},
-    flow::{FRAG_DROP, FRAG_PASS},
-    outbound::BLOCK,
     param::{GATE_CLOSED, GATE_DRAINING},
 };
 
 use crate::{
-    decide::{decide, one_armed},
-    event::emit,
-    fragment::{later_fragment, remember_fragment},
-    handoff::{keep_return, redirect},
-    lan_egress::is_ndp_redirect,
-    maps::{GATE, PARAM, Scratch, scratch},
-    packet::{Kind, Packet, parse},
-    stats::{count, sent},
-    verdict::{NEXT, QUIET, SHOT, Verdict},
+    judge::judge,
+    maps::{GATE, PARAM},
+    stats::count,
+    verdict::NEXT,
 };
 
 /// Entry for Ethernet devices.
@@ -55,44 +47,5 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
         return NEXT;
     }
     count(Stat::PktsWan);
-    let Some(Scratch { packet, flow, .. }) = scratch() else {
-        return SHOT;
-    };
-    let kind = parse::<L2>(skb, packet);
-    let p: &Packet = packet;
-    let mut verdict = match kind {
-        Kind::Flow => decide::<L2, true>(skb, p, flow, gate == GATE_DRAINING),
-        Kind::LaterFragment => later_fragment(p),
-        Kind::TooManyHeaders => {
-            count(Stat::ExtDrop);
-            Verdict::drop_loudly(BLOCK, EVENT_EXT_CHAIN, u16::MAX)
-        }
-        Kind::Malformed => {
-            count(Stat::Malformed);
-            Verdict::PASS
-        }
-        Kind::Other if one_armed() && is_ndp_redirect::<L2>(skb) => {
-            count(Stat::NdpRedirectDrop);
-            Verdict::drop(BLOCK)
-        }
-        Kind::IcmpError | Kind::Other | Kind::NotIp => Verdict::PASS,
-    };
-    if verdict.learn && !keep_return::<L2, true>(skb, p) {
-        count(Stat::ReturnOverflow);
-        verdict = Verdict::drop_loudly(verdict.ordinal, EVENT_RETURN_OVERFLOW, verdict.rule);
-    }
-    if verdict.event != QUIET {
-        emit(verdict.event, verdict.ordinal, verdict.rule, &p.key);
-    }
-    if p.first_fragment {
-        remember_fragment(p, verdict);
-    }
-    match verdict.action {
-        FRAG_PASS => NEXT,
-        FRAG_DROP => SHOT,
-        _ => {
-            sent(verdict.ordinal, unsafe { (*skb).len });
-            redirect::<L2, true>(skb, p)
-        }
-    }
+    judge::<L2, true>(skb, gate == GATE_DRAINING)
 }

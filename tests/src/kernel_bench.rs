@@ -233,17 +233,53 @@ impl Bench {
         // A blocked SYN becomes the reset that answers it: the second repetition would be another
         // packet.
         let first = udp(CLIENT, ORIGIN);
-        for lines in [10, 128, 1024] {
-            self.rig.install(&compile(&five_dimensions(lines))?, 2)?;
-            self.measure(&format!("datapath.rules_{lines}"), 450.0, LAN, &first);
-        }
+        self.rule_counts(&first)?;
         self.rig.install(&compile(&rules(Vec::new(), PROXY))?, 4)?;
         self.new_entries("datapath.new_flow", 600.0);
-        for prefixes in [20_000u32, 1_000_000] {
-            let nets = (0..prefixes).map(spread).collect();
-            let set = rules(vec![line(vec![Test::Dest(nets)], PROXY)], BLOCK);
-            self.rig.install(&compile(&set)?, 3)?;
-            self.measure(&format!("datapath.nets_{prefixes}"), 450.0, LAN, &first);
+        self.prefix_counts()
+    }
+
+    /// F06: lines over five dimensions, and packets that stand in some list without a line that
+    /// matches. Rounds change places, so that ratios hold on a busy machine.
+    fn rule_counts(&mut self, first: &Packet) -> Result<()> {
+        let mut cases = Vec::new();
+        for unusual in 0..=3 {
+            for lines in [10, 128, 1024] {
+                let name = match unusual {
+                    0 => format!("datapath.rules_{lines}"),
+                    n => format!("datapath.rules_{lines}_in_{n}_lists"),
+                };
+                cases.push((name, compile(&five_dimensions(lines, unusual))?));
+            }
+        }
+        let data = first.build();
+        let mut ns: Vec<Vec<u32>> = vec![Vec::new(); cases.len()];
+        for _ in 0..self.rounds {
+            for ((_, tables), ns) in cases.iter().zip(&mut ns) {
+                self.rig.install(tables, 2)?;
+                let mut ctx = Ctx::default();
+                ns.push(self.rig.repeat(LAN, &data, &mut ctx, self.repeat).ns);
+            }
+        }
+        for ((name, _), mut ns) in cases.into_iter().zip(ns) {
+            ns.sort_unstable();
+            self.add(&name, 450.0, &ns);
+        }
+        Ok(())
+    }
+
+    /// F07: a destination outside of all networks, and one in the midst of them.
+    fn prefix_counts(&mut self) -> Result<()> {
+        for prefixes in [10u32, 20_000, 100_000, 1_000_000] {
+            let nets: Vec<Prefix> = (0..prefixes).map(spread).collect();
+            let [.., a, b, c, _] = nets[nets.len() / 2].addr;
+            let inside = format!("{a}.{b}.{c}.9:443");
+            let lines = vec![line(vec![Test::Dest(nets)], BLOCK)];
+            self.rig.install(&compile(&rules(lines, BLOCK))?, 3)?;
+            let name = format!("datapath.nets_{prefixes}");
+            self.measure(&name, 450.0, LAN, &udp(CLIENT, ORIGIN));
+            let name = format!("{name}_inside");
+            self.measure(&name, 450.0, LAN, &udp(CLIENT, &inside));
         }
         Ok(())
     }
@@ -272,10 +308,27 @@ fn entry() -> FlowVal {
     }
 }
 
-/// Lines over destination, source, ports and DSCP, none of which matches.
-fn five_dimensions(lines: usize) -> RuleSet {
-    let mut all = Vec::new();
-    for i in 0..lines as u32 - 1 {
+/// Lines over destination, source, ports and DSCP, none of which matches; the first `unusual`
+/// hold in one dimension and fail in another.
+fn five_dimensions(lines: usize, unusual: usize) -> RuleSet {
+    let address = |text: &str| Prefix {
+        addr: to_bytes(text.parse().expect("an address")),
+        len: 128,
+    };
+    let never = || Test::Dscp(vec![63]);
+    let mut all = vec![
+        line(
+            vec![Test::Dest(vec![address("198.51.100.131")]), never()],
+            PROXY,
+        ),
+        line(vec![Test::DestPort(vec![(443, 443)]), never()], PROXY),
+        line(
+            vec![Test::Source(vec![address("10.66.0.2")]), never()],
+            PROXY,
+        ),
+    ];
+    all.truncate(unusual);
+    for i in all.len() as u32..lines as u32 - 1 {
         let test = match i % 5 {
             0 => Test::Dest(vec![spread(i)]),
             1 => Test::Source(vec![spread(i)]),

@@ -9,11 +9,11 @@ pub(crate) const LINE: &str = concat!(
     env!("HONK_TARGET"),
     ", ",
     env!("HONK_RUSTC"),
-    ", bpf abi 3)"
+    ", bpf abi 4)"
 );
 
 // The literal above must follow the ABI crate.
-const _: () = assert!(honk_common::ABI_VERSION == 3);
+const _: () = assert!(honk_common::ABI_VERSION == 4);
 
 /// Short revision of the source, or `unknown`.
 pub(crate) const REVISION: &str = env!("HONK_REVISION");

@@ -10,6 +10,7 @@ use honk_common::{
     key::LpmKey,
     limits::{
         BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES, PORT_ELEMS,
+        USUAL_ROWS,
     },
     route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PnameKey, PortClasses, bank, mac_key},
     tables::RouteTables,
@@ -114,6 +115,8 @@ impl Banks {
         maps.src_lpm.put(&at, &src.as_raw_fd().cast_unsigned())?;
         let classes: Vec<ClassBits> = t.classes.iter().map(|c| ClassBits(*c)).collect();
         row(&maps.class_bits, at * MAX_CLASSES as u32, &classes)?;
+        let usual: Vec<ClassBits> = t.usual_bits().into_iter().map(ClassBits).collect();
+        row(&maps.usual_bits, at * USUAL_ROWS, &usual)?;
         row(&maps.rule_act, at * MAX_RULES as u32, &t.acts)?;
         for (direction, ports) in [(DIR_DPORT, &t.dport), (DIR_SPORT, &t.sport)] {
             let first = (at * 2 + direction) * PORT_ELEMS;

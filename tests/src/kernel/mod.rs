@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use aya::maps::MapData;
 use aya::programs::{Program, ProgramFd, SchedClassifier, SkLookup};
 use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
-use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS};
+use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS, USUAL_ROWS};
 use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
 use honk_common::route::{ClassBits, DomainVal, PnameKey, PortClasses, bank, mac_key};
 use honk_common::tables::RouteTables;
@@ -402,6 +402,8 @@ impl Rig {
         self.put_many("RULE_ACT", b * MAX_RULES as u32, &tables.acts);
         let classes: Vec<_> = tables.classes.iter().map(|c| ClassBits(*c)).collect();
         self.put_many("CLASS_BITS", b * MAX_CLASSES as u32, &classes);
+        let usual: Vec<_> = tables.usual_bits().into_iter().map(ClassBits).collect();
+        self.put_many("USUAL_BITS", b * USUAL_ROWS, &usual);
         for (dir, ports) in [(0, &tables.dport), (1, &tables.sport)] {
             let fours: Vec<_> = ports
                 .chunks_exact(4)

@@ -10,12 +10,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use honk_common::flow::FLAG_MUST;
 use honk_common::key::{FlowKey, from_bytes, is_v4_mapped, to_bytes};
 use honk_common::outbound::{BLOCK, CONTROL, DIRECT, MUST_RULES};
+use honk_common::param::{AMBIG_USER, OFFLOAD_DIRECT, SNI_STRICT};
 use honk_common::route::DomainVal;
 use honk_policy::routing::oracle::Oracle;
 use honk_policy::routing::rule::{
     Cond, DomainTest, FlowFacts, Prefix, RuleLine, RuleSet, Test, Verdict,
 };
-use honk_policy::routing::{compile, eval_tables};
+use honk_policy::routing::{compile, eval_tables, is_sensitive};
 use honk_tests::kernel::packet::{HOP_BY_HOP, Packet, SYN, tcp, udp};
 use honk_tests::kernel::{Ctx, NEXT, REDIRECT, Rig, SHOT, bytes};
 
@@ -195,10 +196,18 @@ fn facts(p: &Packet, local: bool, name: Option<&str>) -> FlowFacts {
 /// Verdict, mark after, and of the entry: ordinal, must, mark, rule.
 type Outcome = (i32, u32, Option<(u8, bool, u32, u16)>);
 
-/// What L8-L11 make of the rules' verdict with living groups and ordinary mode.
-fn expected(v: &Verdict, p: &Packet, local: bool) -> Outcome {
+/// Whether userspace wants to see the flow's name first: its address has names that disagree, or
+/// none is known.
+fn is_named_first(mode: u32, v: &Verdict, sensitive: bool, known: bool) -> bool {
+    let strict = mode & SNI_STRICT != 0 && !known && v.ordinal.0 == DIRECT;
+    sensitive && !v.must && (strict || mode & AMBIG_USER != 0 && known)
+}
+
+/// What L8-L11 make of the rules' verdict with living groups.
+fn expected(v: &Verdict, p: &Packet, local: bool, named_first: bool) -> Outcome {
     let dns = p.dst.port() == 53;
-    let mut ordinal = if dns && !v.must { CONTROL } else { v.ordinal.0 };
+    let to_daemon = dns && !v.must || named_first;
+    let mut ordinal = if to_daemon { CONTROL } else { v.ordinal.0 };
     if local && ordinal == DIRECT && v.mark != 0 {
         // The route of a local packet does not follow the mark.
         ordinal = CONTROL;
@@ -252,6 +261,9 @@ fn the_kernel_decides_like_the_reference() {
             })
             .collect();
         let entries: Vec<_> = known.iter().map(|(addr, value)| (*addr, *value)).collect();
+        let flags = [0, SNI_STRICT, AMBIG_USER, SNI_STRICT | AMBIG_USER];
+        let mode = OFFLOAD_DIRECT | r.pick(&flags);
+        rig.put("FLAGS", &0u32, &mode);
         let generation = round as u32 + 1;
         rig.install_names(&entries, generation).expect("names fit");
         rig.install(&tables, generation).expect("tables fit");
@@ -267,7 +279,10 @@ fn the_kernel_decides_like_the_reference() {
             } else {
                 oracle.eval(&facts)
             };
-            let want = expected(&verdict, p, local);
+            let value = known.get(&dst);
+            let sensitive = is_sensitive(&tables, &facts, value);
+            let named_first = is_named_first(mode, &verdict, sensitive, value.is_some());
+            let want = expected(&verdict, p, local, named_first);
             rig.del("FLOW", &bytes(&p.key()));
             rig.del("DCACHE", &bytes(&p.key()));
             let got = observed(&rig, p, local);

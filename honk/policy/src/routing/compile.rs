@@ -84,9 +84,9 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
     let mut classes = Classes::new(lines.len());
     let (dest, dest_default) = prefixes(lines, &mut classes, dest_prefixes);
     let (src, src_default) = prefixes(lines, &mut classes, source_prefixes);
-    let dport = ports(lines, &mut classes, dest_ports);
-    let sport = ports(lines, &mut classes, source_ports);
-    let dscp = dscp(lines, &mut classes);
+    let (dport, dport_default) = ports(lines, &mut classes, dest_ports);
+    let (sport, sport_default) = ports(lines, &mut classes, source_ports);
+    let (dscp, dscp_default) = dscp(lines, &mut classes);
     let (mac, mac_default) = macs(lines, &mut classes);
     let proto = proto_bits(lines).map(|bits| classes.number(bits));
     let (pname, pname_unknown) = processes(lines, &mut classes);
@@ -121,6 +121,9 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
         final_mask_class: last as u16,
         must_rules_class: must_rules as u16,
         domain_rules_class: domain_rules as u16,
+        dport_default: dport_default as u16,
+        sport_default: sport_default as u16,
+        dscp_default: dscp_default as u16,
         ..RouteMeta::default()
     };
     Ok(RouteTables {
@@ -206,13 +209,14 @@ fn prefixes(
     prefix::table(&mut dimension(lines, values), classes)
 }
 
-/// Class of every port: a sweep over the range ends.
+/// Class of every port, and of ports in no range: a sweep over the range ends.
 fn ports(
     lines: &[RuleLine],
     classes: &mut Classes,
     values: fn(&Test) -> Option<&[PortRange]>,
-) -> Box<[u16]> {
+) -> (Box<[u16]>, u32) {
     let mut dim = dimension(lines, values);
+    let default = dim.here(classes);
     // Port, set, and whether a range of the set begins there or is over.
     let mut ends = Vec::new();
     for (&(lo, hi), set) in dim.values().filter(|((lo, hi), _)| lo <= hi) {
@@ -231,7 +235,7 @@ fn ports(
         }
     }
     table.resize(PORTS, dim.here(classes) as u16);
-    table.into()
+    (table.into(), default)
 }
 
 /// Values that stand in some set, with the sets, ascending.
@@ -243,16 +247,18 @@ fn by_value<T: Copy + Ord>(dim: &Dim<'_, T>) -> BTreeMap<T, BTreeSet<u32>> {
     sets
 }
 
-fn dscp(lines: &[RuleLine], classes: &mut Classes) -> DscpClasses {
+/// Class of every value, and of values in no set.
+fn dscp(lines: &[RuleLine], classes: &mut Classes) -> (DscpClasses, u32) {
     let mut dim = dimension(lines, dscp_values);
-    let mut table = [dim.class(&[], classes) as u16; 64];
+    let default = dim.class(&[], classes);
+    let mut table = [default as u16; 64];
     for (value, sets) in by_value(&dim) {
         let members: Vec<u32> = sets.into_iter().collect();
         if let Some(class) = table.get_mut(usize::from(value)) {
             *class = dim.class(&members, classes) as u16;
         }
     }
-    DscpClasses(table)
+    (DscpClasses(table), default)
 }
 
 /// Addresses that differ from the default, and the default.
