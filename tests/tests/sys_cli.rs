@@ -212,6 +212,47 @@ fn the_socket_is_for_its_owner_only() {
 }
 
 #[test]
+fn the_api_over_tcp_serves_the_lan_with_a_token_and_nobody_without() {
+    play(
+        "the_api_over_tcp_serves_the_lan_with_a_token_and_nobody_without",
+        |scene| {
+            let listen = "external_controller: ':9090'";
+            let config = format!(
+                "{}experimental {{ clash_api {{ {listen} }} }}\n",
+                honk_tests::scene::config()
+            );
+            let honk = honk_tests::honk::Honk::start(&scene.lab, &config)?;
+            let url = format!("http://{}:9090", addr::HG_LAN);
+            let ask = |headers: &[String]| -> anyhow::Result<String> {
+                let mut curl = scene.lab.hc1.command("curl");
+                curl.args(["-sS", "--max-time", "20", "-o", "/dev/null"]);
+                curl.args(["-w", "%{http_code}"]);
+                for header in headers {
+                    curl.args(["-H", header]);
+                }
+                tool::run(curl.arg(format!("{url}/api/v1/status")))
+            };
+            ensure!(ask(&[])? == "401", "without a token");
+            let token = honk.home.must(&["api", "secret"])?;
+            let token = token.trim();
+            let bearer = format!("Authorization: Bearer {token}");
+            ensure!(ask(std::slice::from_ref(&bearer))? == "200");
+            ensure!(ask(&[format!("{bearer}x")])? == "401");
+            ensure!(ask(&[bearer, "Host: evil.example".to_owned()])? == "403");
+            // The command line takes the same way.
+            honk.home.must(&["group", "list", "--api", &url])?;
+            let other = honk.home.state.join("other");
+            std::fs::write(&other, "wrong")?;
+            let other = other.to_str().context("path")?;
+            let args = ["group", "list", "--api", &url, "--token-file", other];
+            ensure!(honk.home.cli(&args)?.status.code() == Some(5));
+            ensure!(!honk.home.log_tail().contains(token), "the token is logged");
+            Ok(())
+        },
+    );
+}
+
+#[test]
 fn no_child_process_is_ever_started() {
     play("no_child_process_is_ever_started", |scene| {
         let honk = scene.honk()?;

@@ -29,6 +29,7 @@ use super::{
     },
     error::ApiError,
     etag::{self, Tagged},
+    mask::Mask,
     query::{self, Nothing, Paging, Params},
 };
 use crate::app::{
@@ -48,7 +49,7 @@ pub(super) async fn list(
     let snapshot = shared.engine.snapshot();
     let stats: Stats = shared.engine.registry.stats().into_iter().collect();
     let views: Vec<(u64, GroupView)> = (0..).zip(snapshot.groups.views()).collect();
-    let document = |(_, view): &(u64, GroupView)| document(view, &stats);
+    let document = |(_, view): &(u64, GroupView)| document(view, &stats, &shared.mask);
     query::page(&views, &paging, |(n, _)| *n, document).map(Json)
 }
 
@@ -60,7 +61,7 @@ pub(super) async fn one(
     let id = GroupId(query::id(&id, "group")?);
     let snapshot = shared.engine.snapshot();
     let view = snapshot.groups.view(id).ok_or_else(unknown)?;
-    Ok(shown(&shared.engine, &view))
+    Ok(shown(&shared, &view))
 }
 
 pub(super) async fn by_name(
@@ -71,7 +72,7 @@ pub(super) async fn by_name(
     let snapshot = shared.engine.snapshot();
     let group = snapshot.groups.group_named(&name);
     let view = group.and_then(|g| snapshot.groups.view(g.id));
-    Ok(shown(&shared.engine, &view.ok_or_else(unknown)?))
+    Ok(shown(&shared, &view.ok_or_else(unknown)?))
 }
 
 pub(super) async fn selection(
@@ -222,8 +223,9 @@ fn result(applied: &Applied, id: GroupId) -> Result<SelectionResult, ApiError> {
     })
 }
 
-fn shown(engine: &Engine, view: &GroupView) -> Tagged<Group> {
-    let group = document(view, &engine.registry.stats().into_iter().collect());
+fn shown(shared: &Shared, view: &GroupView) -> Tagged<Group> {
+    let stats = shared.engine.registry.stats().into_iter().collect();
+    let group = document(view, &stats, &shared.mask);
     Tagged(group.revision.clone(), group)
 }
 
@@ -254,7 +256,7 @@ fn fence(engine: &Engine, id: GroupId, headers: &HeaderMap) -> Result<(), ApiErr
     etag::check(headers, &[&revision(&view)])
 }
 
-fn document(view: &GroupView, stats: &Stats) -> Group {
+fn document(view: &GroupView, stats: &Stats, mask: &Mask) -> Group {
     Group {
         id: view.id.0.to_string(),
         name: view.name.clone(),
@@ -262,7 +264,7 @@ fn document(view: &GroupView, stats: &Stats) -> Group {
         ordinal: view.ordinal.0,
         slot: view.slot.0,
         implicit: view.implicit,
-        icon: view.icon.as_ref().map(|i| i.reveal().to_owned()),
+        icon: view.icon.as_ref().map(|i| mask.text(i.reveal())),
         default: view.default.clone(),
         default_member_id: view.default_member.map(|m| m.uuid().to_string()),
         final_: view.final_.as_ref().map(|f| Final {

@@ -15,7 +15,7 @@ use honk_policy::{
 use super::{
     Shared,
     error::ApiError,
-    layer, metrics_health,
+    guard, layer, metrics_health,
     query::{Nothing, Params},
     seats, server, status,
 };
@@ -91,6 +91,9 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
         }
     }
     page.count(&names::API_REFUSED, &["denied"], server::refused());
+    for (reason, count) in guard::refused() {
+        page.count(&names::API_REFUSED, &[reason], count);
+    }
     page.count(&names::API_EVICTED, &[], seats::evicted());
     process::collect(&mut page);
     encode(&page.gathered(engine.histograms.gather()))

@@ -3,6 +3,7 @@
 //! One router for every listener; a listener adds how it knows its clients. Handlers read a
 //! snapshot, call the engine, and answer with a document of [`doc`]; they hold no state.
 
+mod accept;
 mod config;
 mod connections;
 mod datapath;
@@ -11,7 +12,9 @@ pub(crate) mod doc;
 pub(crate) mod error;
 mod etag;
 mod groups;
+pub(crate) mod guard;
 mod layer;
+pub(crate) mod mask;
 mod measure;
 mod metrics;
 mod metrics_health;
@@ -22,6 +25,7 @@ mod seats;
 pub(crate) mod server;
 mod status;
 mod subscriptions;
+pub(crate) mod tcp;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +40,7 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use self::error::ApiError;
+use self::{doc::Diag, error::ApiError, guard::Guard, mask::Mask};
 use crate::app::engine::Engine;
 
 /// Largest body of most requests.
@@ -51,14 +55,77 @@ const SCRAPES: usize = 2;
 pub(crate) struct Shared {
     engine: Arc<Engine>,
     scrapes: Arc<Semaphore>,
+    mask: Arc<Mask>,
+    /// What is wrong with listeners.
+    warnings: Arc<[Diag]>,
 }
 
-/// All routes.
+/// The API of a daemon, for any number of listeners.
+#[derive(Debug)]
+pub(crate) struct Api(Shared);
+
+impl Api {
+    pub(crate) fn new(engine: Arc<Engine>, mask: Mask, warnings: Vec<Diag>) -> Self {
+        Self(Shared {
+            engine,
+            scrapes: Arc::new(Semaphore::new(SCRAPES)),
+            mask: Arc::new(mask),
+            warnings: warnings.into(),
+        })
+    }
+
+    /// All routes, for clients whom the kernel knows.
+    pub(crate) fn socket(&self) -> Router {
+        self.enveloped(everything())
+    }
+
+    /// All routes, for clients whom the guard lets pass.
+    pub(crate) fn tcp(&self, guard: &Arc<Guard>) -> Router {
+        self.enveloped(guarded(everything(), guard))
+    }
+
+    /// What a collector of metrics needs.
+    pub(crate) fn metrics(&self, guard: &Arc<Guard>) -> Router {
+        self.enveloped(guarded(supervised(), guard))
+    }
+
+    /// The outermost layers. What is refused before any route has the same shape.
+    fn enveloped(&self, routes: Router<Shared>) -> Router {
+        let envelope = middleware::from_fn_with_state(self.0.clone(), layer::envelope);
+        routes.layer(envelope).with_state(self.0.clone())
+    }
+}
+
+/// All routes without anybody at the door, for tests.
+#[cfg(test)]
 pub(crate) fn router(engine: Arc<Engine>) -> Router {
-    let shared = Shared {
-        engine,
-        scrapes: Arc::new(Semaphore::new(SCRAPES)),
+    Api::new(engine, Mask::default(), Vec::new()).socket()
+}
+
+/// The first layer to see a request is the last one here.
+fn guarded(routes: Router<Shared>, guard: &Arc<Guard>) -> Router<Shared> {
+    let state = Arc::clone(guard);
+    let routes = routes.layer(middleware::from_fn_with_state(state, guard::authenticate));
+    let routes = match guard.cors() {
+        Some(cors) => routes.layer(cors),
+        None => routes,
     };
+    routes.layer(middleware::from_fn_with_state(
+        Arc::clone(guard),
+        guard::gate,
+    ))
+}
+
+/// Metrics and health.
+fn supervised() -> Router<Shared> {
+    Router::new()
+        .route("/metrics", get(metrics::scrape))
+        .route("/healthz", get(status::health))
+        .route("/readyz", get(status::ready))
+        .fallback(|| async { ApiError::not_found("path", "no such path") })
+}
+
+fn everything() -> Router<Shared> {
     let validate = post(config::validate).layer(DefaultBodyLimit::max(DOCUMENT));
     let api = Router::new()
         .route("/", get(status::discovery))
@@ -94,17 +161,8 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
         .route("/config/validate", validate)
         .route("/datapath", get(datapath::datapath))
         .route("/dns/map", get(dns::map));
-    Router::new()
+    supervised()
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)
-        .route("/metrics", get(metrics::scrape))
-        .route("/healthz", get(status::health))
-        .route("/readyz", get(status::ready))
-        .fallback(|| async { ApiError::not_found("path", "no such path") })
         .layer(DefaultBodyLimit::max(BODY))
-        .layer(middleware::from_fn_with_state(
-            shared.clone(),
-            layer::envelope,
-        ))
-        .with_state(shared)
 }

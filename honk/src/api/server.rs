@@ -1,37 +1,22 @@
-//! The unix socket: who may connect, how many, for how long.
-//!
-//! Serves any router; the TCP listeners to come differ only in how they authenticate.
+//! The unix socket: who may connect.
 
 use std::{
     io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use axum::Router;
-use hyper::service::Service as _;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::watch,
-    task::JoinSet,
 };
 
-use super::seats::{Seat, Seats};
-
-/// Connections of one listener.
-const MAX_CONNECTIONS: usize = 64;
-/// Time for a request head to arrive; also ends idle connections.
-const HEADER_READ: Duration = Duration::from_secs(10);
-/// Largest request head.
-const HEADER_BYTES: usize = 16 * 1024;
-/// Pause after a failed accept, so that a full descriptor table does not spin a CPU.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use super::{
+    accept::{self, Door},
+    guard::Peer,
+};
 
 /// Connections refused because of their owner.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
@@ -124,38 +109,24 @@ impl ApiSocket {
     }
 
     /// Serves until `stop` turns true; then open requests may finish within a second.
-    pub(crate) async fn serve(self, router: Router, peers: Peers, mut stop: watch::Receiver<bool>) {
-        let seats = Seats::new(MAX_CONNECTIONS);
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                _ = stop.wait_for(|s| *s) => break,
-                Some(_) = connections.join_next() => continue,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) if admitted(&stream, peers) => {
-                    let seat = tokio::select! {
-                        _ = stop.wait_for(|s| *s) => break,
-                        seat = seats.take() => seat,
-                    };
-                    let Some(seat) = seat else { break };
-                    let (router, stop) = (router.clone(), stop.clone());
-                    connections.spawn(connection(stream, router, seat, stop));
-                }
-                Ok(_) => {
-                    REFUSED.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    tracing::warn!(target: "honk::api", %error, "accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+    pub(crate) async fn serve(self, router: Router, peers: Peers, stop: watch::Receiver<bool>) {
+        accept::serve(&Owned(&self.listener, peers), router, stop).await;
+    }
+}
+
+/// The listener, for clients of the right users.
+struct Owned<'a>(&'a UnixListener, Peers);
+
+impl Door for Owned<'_> {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<Option<(UnixStream, Option<Peer>)>> {
+        let (stream, _) = self.0.accept().await?;
+        if admitted(&stream, self.1) {
+            return Ok(Some((stream, None)));
         }
-        let _ = tokio::time::timeout(Duration::from_secs(1), async {
-            while connections.join_next().await.is_some() {}
-        })
-        .await;
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+        Ok(None)
     }
 }
 
@@ -173,40 +144,6 @@ fn admitted(stream: &UnixStream, peers: Peers) -> bool {
     stream
         .peer_cred()
         .is_ok_and(|cred| peers.allows(cred.uid(), cred.gid(), cred.pid()))
-}
-
-async fn connection(
-    stream: UnixStream,
-    router: Router,
-    seat: Seat,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_READ)
-        .max_buf_size(HEADER_BYTES);
-    let router = TowerToHyperService::new(router);
-    let place = &seat;
-    let service = hyper::service::service_fn(|request| {
-        place.busy();
-        let answer = router.call(request);
-        async move {
-            let answer = answer.await;
-            place.idle();
-            answer
-        }
-    });
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
-    let mut serving = std::pin::pin!(serving);
-    tokio::select! {
-        // A client that breaks off is its own affair.
-        _ = serving.as_mut() => return,
-        () = seat.must_leave() => return,
-        _ = stop.wait_for(|s| *s) => {}
-    }
-    serving.as_mut().graceful_shutdown();
-    let _ = serving.await;
 }
 
 #[cfg(test)]
@@ -248,7 +185,7 @@ mod tests {
         let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
         let server = tokio::spawn(socket.serve(router, peers, stopped));
         let mut half_open = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..accept::MAX_CONNECTIONS {
             let mut stream = UnixStream::connect(&path).await.unwrap();
             stream.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
             half_open.push(stream);

@@ -62,10 +62,11 @@ pub(super) async fn discovery(State(shared): State<Shared>, _: Params<Nothing>) 
 }
 
 pub(super) async fn status(State(shared): State<Shared>, _: Params<Nothing>) -> Json<Status> {
-    Json(document(&shared.engine))
+    Json(document(&shared))
 }
 
-fn document(engine: &Engine) -> Status {
+fn document(shared: &Shared) -> Status {
+    let engine = &*shared.engine;
     let snapshot = engine.snapshot();
     let interfaces = engine.kernel.interfaces();
     let (state, reasons) = state(engine, &interfaces);
@@ -115,6 +116,7 @@ fn document(engine: &Engine) -> Status {
             .filter(|d| d.severity == "warning")
             .cloned()
             .chain(subscriptions::warnings(engine))
+            .chain(shared.warnings.iter().cloned())
             .collect(),
     }
 }

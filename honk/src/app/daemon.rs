@@ -23,6 +23,7 @@ use super::{
     diag::Findings,
     engine::{Engine, Parts},
     kernel::{Kernel, KernelError, flags},
+    listeners::{self, Listeners},
     notify,
     pings::Pings,
     rules,
@@ -137,7 +138,12 @@ impl Daemon {
             dialer: Arc::clone(&dialer),
         }));
         let peers = Peers::system();
-        let socket = plan.api.then(|| bind(dirs, peers)).transpose()?;
+        let config = Arc::clone(&engine.snapshot().config);
+        let socket = listeners::socket_path(&config, dirs).filter(|_| plan.api);
+        let socket = socket.map(|path| bind(&path, peers)).transpose()?;
+        let listeners = plan
+            .api
+            .then(|| Listeners::open(&config, dirs, &|name| std::env::var_os(name)));
         let (stop_tasks, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let net = net(&engine, &dialer).await?;
@@ -145,9 +151,9 @@ impl Daemon {
         hub.first(subscriptions::FIRST).await;
         engine.open().map_err(|e| kernel_failure(&e))?;
 
-        if let Some(socket) = socket {
-            let router = crate::api::router(Arc::clone(&engine));
-            tasks.spawn(socket.serve(router, peers, stop.clone()));
+        if let Some(listeners) = listeners {
+            let socket = socket.map(|socket| (socket, peers));
+            listeners.serve(&engine, socket, &mut tasks, &stop);
         }
         tasks.spawn(sampler::run(Arc::clone(&engine), stop.clone()));
         let (prober, orders) = Prober::new();
@@ -242,11 +248,11 @@ fn publish(
     Ok(generation)
 }
 
-fn bind(dirs: &Dirs, peers: Peers) -> Result<ApiSocket, Failure> {
-    ApiSocket::bind(&dirs.socket(), peers).map_err(|e| {
+fn bind(path: &Path, peers: Peers) -> Result<ApiSocket, Failure> {
+    ApiSocket::bind(path, peers).map_err(|e| {
         let text = format!(
             "cannot listen on {}: {e}; remove what is there, or run with --no-api",
-            dirs.socket().display()
+            path.display()
         );
         let exit = match e.kind() {
             std::io::ErrorKind::PermissionDenied => Exit::Permission,

@@ -10,6 +10,7 @@ pub(crate) mod engine;
 pub(crate) mod health;
 pub(crate) mod kernel;
 pub(crate) mod last_resort;
+mod listeners;
 pub(crate) mod loader;
 pub(crate) mod notify;
 pub(crate) mod pings;

@@ -34,7 +34,7 @@ pub(crate) struct Global {
     /// Directory of lock and API socket
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) runtime_dir: Option<PathBuf>,
-    /// Daemon to talk to, as `unix:PATH` [default: unix:<runtime>/api.sock]
+    /// Daemon to talk to: `unix:PATH` or `http://HOST:PORT` [default: unix:<runtime>/api.sock]
     #[arg(
         long,
         global = true,
@@ -43,6 +43,15 @@ pub(crate) struct Global {
         hide_env_values = true
     )]
     pub(crate) api: Option<String>,
+    /// File whose first line is the token for an `http://` daemon [default: <state>/api.secret]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "HONK_API_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) token_file: Option<PathBuf>,
     /// One JSON document on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -119,6 +128,9 @@ pub(crate) enum Command {
     /// Look for what keeps honk from working, and say what to do
     #[command(visible_alias = "doctor")]
     Diag(Diag),
+    /// The API: its token
+    #[command(subcommand)]
+    Api(Api),
     /// Remove what a dead daemon left in the kernel
     Cleanup(Cleanup),
     /// Print a completion script
@@ -408,6 +420,17 @@ pub(crate) enum Dns {
         /// Only addresses of this name
         #[arg(long)]
         name: Option<String>,
+    },
+}
+
+/// `honk api`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Api {
+    /// Print the token that was made for the TCP API
+    Secret {
+        /// Make another one; the daemon takes it at its next start
+        #[arg(long)]
+        rotate: bool,
     },
 }
 

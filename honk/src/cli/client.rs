@@ -1,13 +1,19 @@
-//! The client side of the API: one connection to the unix socket, one request at a time.
+//! The client side of the API: one connection to the daemon, one request at a time.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::net::UnixStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
 
 use super::exit::{Exit, Failure};
 
@@ -16,11 +22,54 @@ const BODY_LIMIT: usize = 64 << 20;
 /// Total wait when `--timeout` is not given.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
+/// Port of an address without one.
+const PORT: u16 = 80;
+
 /// A daemon to talk to.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    socket: PathBuf,
+    target: Target,
+    token: Option<Token>,
     wait: Duration,
+}
+
+/// Where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Unix(PathBuf),
+    /// Host and port, as the `Host` header has them.
+    Tcp(String),
+}
+
+/// What a TCP listener asks for.
+#[derive(Clone)]
+pub(crate) struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Token {
+    /// From the file that was named, the environment, or the file of a daemon beside us, which
+    /// only some may read.
+    pub(crate) fn find(
+        file: Option<&Path>,
+        variable: Option<String>,
+        own: &Path,
+    ) -> Result<Option<Self>, Failure> {
+        let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path).map_err(|e| {
+                let text = format!("cannot read the token in {}: {e}", path.display());
+                Failure::new(Exit::Permission, "permission", text)
+            })?;
+            return Ok(Some(Self(first(text))));
+        }
+        let own = || std::fs::read_to_string(own).ok();
+        Ok(variable.or_else(own).map(|text| Self(first(text))))
+    }
 }
 
 impl Client {
@@ -30,20 +79,29 @@ impl Client {
         default: PathBuf,
         wait: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let socket = match api {
-            None => default,
-            Some(url) => match url.strip_prefix("unix:") {
-                Some(path) if !path.is_empty() => PathBuf::from(path),
-                _ => {
-                    let text = format!("--api {url}: write unix:PATH; the API has no TCP listener");
-                    return Err(Failure::new(Exit::Usage, "usage", text));
-                }
-            },
+        let target = match api {
+            None => Target::Unix(default),
+            Some(url) => target(url).ok_or_else(|| {
+                let text = format!("--api {url}: write unix:PATH or http://HOST:PORT");
+                Failure::new(Exit::Usage, "usage", text)
+            })?,
         };
         Ok(Self {
-            socket,
+            target,
+            token: None,
             wait: wait.unwrap_or(DEFAULT_WAIT),
         })
+    }
+
+    /// Shows a token to a daemon that is reached over TCP.
+    pub(crate) fn with_token(
+        mut self,
+        find: impl FnOnce() -> Result<Option<Token>, Failure>,
+    ) -> Result<Self, Failure> {
+        if let Target::Tcp(_) = self.target {
+            self.token = find()?;
+        }
+        Ok(self)
     }
 
     /// Total time one request may take.
@@ -93,16 +151,38 @@ impl Client {
         path: &str,
         body: Option<Value>,
     ) -> Result<Bytes, Failure> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|e| self.unreachable(&e))?;
+        match &self.target {
+            Target::Unix(path_of_socket) => {
+                let stream = UnixStream::connect(path_of_socket).await;
+                let stream = stream.map_err(|e| self.unreachable(&e))?;
+                self.over(stream, "localhost", method, path, body).await
+            }
+            Target::Tcp(authority) => {
+                let stream = TcpStream::connect(authority).await;
+                let stream = stream.map_err(|e| self.unreachable(&e))?;
+                self.over(stream, authority, method, path, body).await
+            }
+        }
+    }
+
+    async fn over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        host: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Bytes, Failure> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|e| broken(&e))?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, "localhost");
+            .header(header::HOST, host);
+        if let Some(Token(token)) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -137,7 +217,14 @@ impl Client {
     }
 
     fn unreachable(&self, e: &std::io::Error) -> Failure {
-        let path = self.socket.display();
+        let socket = match &self.target {
+            Target::Unix(path) => path,
+            Target::Tcp(authority) => {
+                let text = format!("cannot reach honk at http://{authority}: {e}");
+                return Failure::new(Exit::Unreachable, "unreachable", text);
+            }
+        };
+        let path = socket.display();
         let text = match e.kind() {
             std::io::ErrorKind::NotFound => {
                 format!("honk does not run here: no socket {path}; start it with `honk run`")
@@ -152,6 +239,20 @@ impl Client {
         };
         Failure::new(Exit::Unreachable, "unreachable", text)
     }
+}
+
+/// `unix:PATH` or `http://HOST[:PORT]`.
+fn target(url: &str) -> Option<Target> {
+    if let Some(path) = url.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Some(Target::Unix(PathBuf::from(path)));
+    }
+    let authority = url.strip_prefix("http://")?;
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let uri: hyper::Uri = format!("http://{authority}/").parse().ok()?;
+    let plain = uri.path_and_query().is_some_and(|p| p.as_str() == "/");
+    let host = uri.host().filter(|_| plain && !authority.contains('@'))?;
+    let port = uri.port_u16().unwrap_or(PORT);
+    Some(Target::Tcp(format!("{host}:{port}")))
 }
 
 fn broken(e: &dyn std::fmt::Display) -> Failure {
@@ -182,6 +283,7 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
         (StatusCode::NOT_FOUND, _) => Exit::NotFound,
         (StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED, _) => Exit::Conflict,
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => Exit::Unreachable,
+        (StatusCode::TOO_MANY_REQUESTS, _) => Exit::Conflict,
         (StatusCode::GATEWAY_TIMEOUT, _) => Exit::Timeout,
         (StatusCode::SERVICE_UNAVAILABLE, _) => Exit::Unreachable,
         _ => Exit::Failure,
@@ -214,17 +316,57 @@ mod tests {
     }
 
     #[test]
-    fn only_unix_addresses_are_understood() {
-        let client = |api| Client::new(Some(api), "/d".into(), None).map(|c| c.socket);
-        assert_eq!(
-            client("unix:/x/api.sock").unwrap(),
-            PathBuf::from("/x/api.sock")
-        );
-        assert_eq!(
-            client("http://127.0.0.1:9090").unwrap_err().exit,
-            Exit::Usage
-        );
-        assert!(client("unix:").is_err());
+    fn addresses_are_sockets_and_plain_http() {
+        let target = |api| Client::new(Some(api), "/d".into(), None).map(|c| c.target);
+        let unix = Target::Unix("/x/api.sock".into());
+        assert_eq!(target("unix:/x/api.sock").unwrap(), unix);
+        for (url, authority) in [
+            ("http://127.0.0.1:9090", "127.0.0.1:9090"),
+            ("http://[::1]:9090/", "[::1]:9090"),
+            ("http://gate.lan", "gate.lan:80"),
+        ] {
+            assert_eq!(target(url).unwrap(), Target::Tcp(authority.to_owned()));
+        }
+        for url in [
+            "unix:",
+            "http://",
+            "https://x",
+            "http://x/y",
+            "http://u@x",
+            "x",
+        ] {
+            assert_eq!(target(url).unwrap_err().exit, Exit::Usage, "{url}");
+        }
+    }
+
+    #[test]
+    fn tokens_come_from_the_named_file_the_environment_or_the_daemon_s_file() {
+        let dir = crate::state::file::tests::scratch("token");
+        let path = |name: &str, text: &str| {
+            std::fs::write(dir.join(name), text).unwrap();
+            dir.join(name)
+        };
+        let (named, own) = (path("named", "n\nmore"), path("own", "o\n"));
+        let missing = dir.join("missing");
+        let find = |file: Option<&Path>, variable: Option<&str>, own: &Path| {
+            let found = Token::find(file, variable.map(str::to_owned), own);
+            found.map(|t| t.map(|t| t.0))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(find(Some(&named), Some("v"), &own).unwrap(), some("n"));
+        assert_eq!(find(None, Some("v"), &own).unwrap(), some("v"));
+        assert_eq!(find(None, None, &own).unwrap(), some("o"));
+        assert_eq!(find(None, None, &missing).unwrap(), None);
+        let failure = find(Some(&missing), Some("v"), &own).unwrap_err();
+        assert_eq!(failure.exit, Exit::Permission);
+        let client = |api| {
+            let client = Client::new(Some(api), "/d".into(), None).unwrap();
+            client.with_token(|| Token::find(None, None, &own)).unwrap()
+        };
+        assert!(client("unix:/x").token.is_none());
+        let text = format!("{:?}", client("http://127.0.0.1:1"));
+        assert!(text.contains("***"), "{text}");
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[tokio::test]

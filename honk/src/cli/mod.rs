@@ -3,6 +3,7 @@
 //! Parses arguments, calls one command, turns its outcome into text and an exit code. Commands
 //! that need the daemon talk to its API; nothing here touches the kernel or a daemon's memory.
 
+mod api;
 pub(crate) mod args;
 mod cleanup;
 pub(crate) mod client;
@@ -37,7 +38,7 @@ use rustix::fs::Access;
 
 use self::{
     args::{Cli, Command, Global, Perm},
-    client::Client,
+    client::{Client, Token},
     exit::{Exit, Failure},
     output::Output,
 };
@@ -87,6 +88,7 @@ fn dispatch(invocation: &Invocation, command: Command) -> Result<Exit, Failure> 
         Command::Fmt(args) => fmt::run(invocation, &args),
         Command::Cleanup(args) => cleanup::run(invocation, &args),
         Command::Diag(args) => diag::run(invocation, &args),
+        Command::Api(command) => api::run(invocation, &command),
         Command::Completion(args) => generate::completion(&invocation.out, &args),
         Command::Man(args) => generate::man(&invocation.out, &args),
         Command::Version => version::run(&invocation.out),
@@ -123,6 +125,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         | Command::Fmt(_)
         | Command::Cleanup(_)
         | Command::Diag(_)
+        | Command::Api(_)
         | Command::Completion(_)
         | Command::Man(_)
         | Command::Version => Ok(Exit::Success),
@@ -259,8 +262,13 @@ impl Invocation {
     fn session(&self) -> Result<Session, Failure> {
         let dirs = self.dirs(None)?;
         let api = self.global.api.as_deref();
+        let client = Client::new(api, dirs.socket(), self.global.timeout)?;
+        let token = || {
+            let variable = env("HONK_API_TOKEN").and_then(|v| v.into_string().ok());
+            Token::find(self.global.token_file.as_deref(), variable, &dirs.secret())
+        };
         Ok(Session {
-            client: Client::new(api, dirs.socket(), self.global.timeout)?,
+            client: client.with_token(token)?,
             out: self.out.clone(),
             dirs,
             timeout: self.global.timeout,

@@ -11,7 +11,14 @@ use crate::{
 };
 
 /// Variables of ours that mean something; others are probably misspelt.
-const KNOWN: [&str; 4] = ["HONK_API", "HONK_CONFIG", "HONK_CONFIG_PERM", "HONK_LOG"];
+const KNOWN: [&str; 6] = [
+    "HONK_API",
+    "HONK_API_TOKEN",
+    "HONK_API_TOKEN_FILE",
+    "HONK_CONFIG",
+    "HONK_CONFIG_PERM",
+    "HONK_LOG",
+];
 
 /// Runs the command.
 pub(crate) fn run(invocation: &Invocation, args: Run) -> Result<Exit, Failure> {

@@ -186,7 +186,7 @@ families! {
     API_REQUESTS Counter "honk_api_requests_total" ["surface", "method", "code_class"]
         "API requests answered.";
     API_REFUSED Counter "honk_api_auth_failures_total" ["reason"]
-        "API connections refused because of their owner.";
+        "Connections and requests to the API that were refused before any route, by reason.";
     API_EVICTED Counter "honk_api_connections_evicted_total" []
         "API connections without a request that were closed to make room for another one.";
     LOG_EVENTS Counter "honk_log_events_total" ["level"]

@@ -93,6 +93,11 @@ impl Dirs {
         self.state.join("state/choices.json")
     }
 
+    /// The token of the API when the configuration names none.
+    pub(crate) fn secret(&self) -> PathBuf {
+        self.state.join("api.secret")
+    }
+
     pub(crate) fn progress(&self) -> PathBuf {
         self.runtime.join("reload.json")
     }

@@ -10,3 +10,4 @@ pub(crate) mod file;
 pub(crate) mod geodata;
 pub(crate) mod lock;
 pub(crate) mod progress;
+pub(crate) mod secret;

@@ -9,6 +9,7 @@ pub const CODES: &[&str] = &[
     "argument-key",
     "argument-missing",
     "chain-dropped",
+    "cors-any",
     "default-unknown",
     "deprecated",
     "detour-unresolved",

@@ -33,6 +33,7 @@ pub use codes::CODES;
 pub use dns::{
     Dns, DnsAction, DnsCond, DnsRule, DnsTest, InternalName, Phase, Transport, Upstream,
 };
+pub use experimental::{MIN_SECRET, listen_address};
 pub use global::OWN_MARK;
 pub use lower::{Settings, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
