@@ -15,5 +15,6 @@ mod name;
 pub mod node;
 pub mod reload;
 pub mod routing;
+pub mod score;
 pub mod subscription;
 pub mod time;
