@@ -10,7 +10,6 @@ use super::{
     consts::{H_RATE, H_TRIAL, TRACKED},
     decay::Decayed,
     flight::{Flight, Flights, Trial},
-    ids::NodeKey,
     outcome::Settled,
 };
 
@@ -387,6 +386,7 @@ impl Ledger {
     }
 
     /// Original flows per credit, as of the last one.
+    #[cfg(test)]
     pub(super) fn period(&self) -> u64 {
         self.period
     }
@@ -399,11 +399,6 @@ impl Ledger {
             .saturating_add(t.failure)
             .saturating_add(t.cancelled);
         t.trial_starts.saturating_sub(over)
-    }
-
-    /// Completions plus trials under way, as the dispatch order needs them.
-    pub(super) fn unfinished(&self, now: T, node: NodeKey) -> usize {
-        self.flights.of(now, node).count()
     }
 }
 

@@ -88,6 +88,8 @@ pub(super) struct Cell {
     pub(super) explore_not_before: Option<T>,
     /// Hints about the connection to the server, by family; group cells only.
     pub(super) pressure: [Pressure; 2],
+    /// When a trial last answered such a hint; group cells only.
+    pub(super) validated_at: Option<T>,
     /// The last shared event that was counted.
     pub(super) last_event: u64,
     /// When the node was last given work, in ticks of the engine.
@@ -190,6 +192,7 @@ impl Cell {
             degraded_at: None,
             explore_not_before: None,
             pressure: [Pressure::default(); 2],
+            validated_at: None,
             last_event: 0,
             selected_tick: 0,
             streak: 0,
@@ -296,11 +299,16 @@ impl Cells {
     /// As [`get`](Self::get), to be changed; it becomes the most recently used one.
     pub(super) fn get_mut(&mut self, at: CellRef) -> Option<&mut Cell> {
         self.get(at)?;
-        let store = match at.layer {
-            Layer::Group | Layer::Family => &mut self.aggregate,
-            Layer::Exact => &mut self.exact,
-        };
+        let store = self.store_mut(at.layer);
         store.touch(at.slot);
         store.at_mut(at.slot)
+    }
+
+    /// Where cells of a layer are.
+    pub(super) fn store_mut(&mut self, layer: Layer) -> &mut Lru<CellKey, Cell> {
+        match layer {
+            Layer::Group | Layer::Family => &mut self.aggregate,
+            Layer::Exact => &mut self.exact,
+        }
     }
 }

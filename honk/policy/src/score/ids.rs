@@ -22,7 +22,7 @@ pub struct NodeKey {
 
 /// A target in the [`Targets`](super::targets::Targets) of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TargetId(pub(super) u32);
+pub(super) struct TargetId(pub(super) u32);
 
 /// Where a flow goes, as the caller knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -166,3 +166,9 @@ unprinted!(
     Handle,
     Target<'_>
 );
+
+/// A node for tests, ordered by its number.
+#[cfg(test)]
+pub(super) fn key(n: u128) -> NodeKey {
+    NodeId(crate::id::Uuid::from_u128(n)).into()
+}

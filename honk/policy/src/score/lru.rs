@@ -122,7 +122,7 @@ impl<K: Key, V> Lru<K, V> {
         Some(entry)
     }
 
-    /// Slots in use, in no meaningful order.
+    #[cfg(test)]
     pub(super) fn occupied(&self) -> impl Iterator<Item = (u32, &K, &V)> {
         (0..).zip(&self.slots).filter_map(|(slot, held)| {
             let (key, value) = held.entry.as_ref()?;

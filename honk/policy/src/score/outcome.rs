@@ -61,7 +61,7 @@ pub(super) enum Hard {
 
 /// What a trial's outcome says about trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub(super) enum Settled {
     /// It worked.
     Success,
     /// It did not.

@@ -92,18 +92,16 @@ fn rank(a: &Standing, b: &Standing) -> Ordering {
 }
 
 impl Pool {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
     pub(super) fn contains(&self, node: NodeKey) -> bool {
         self.places.iter().any(|p| p.node == node)
     }
 
+    #[cfg(test)]
     pub(super) fn members(&self) -> impl Iterator<Item = NodeKey> {
         self.places.iter().map(|p| p.node)
     }
 
+    #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -191,7 +189,11 @@ impl Pool {
             return true;
         }
         let small = self.leaves.max(view.len()) <= SMALL;
-        let room = if small { SMALL } else { self.capacity };
+        let room = if small {
+            SMALL
+        } else {
+            self.capacity.max(LEAST)
+        };
         if self.places.len() < room {
             return view.iter().any(|c| !self.contains(c.node));
         }
@@ -210,17 +212,18 @@ impl Pool {
         ranking.sort_unstable_by(rank);
         let nobody = !standings.iter().any(|s| self.contains(s.node));
         if !self.initialised() || nobody {
-            if !self.initialised() {
-                self.capacity = wanted;
-            }
+            self.capacity = match self.initialised() {
+                true => self.capacity.max(self.least()),
+                false => wanted,
+            };
             self.bootstrap(now, &ranking, standings.get(first));
         } else if self.refreshed.is_some_and(|at| now.is_after(at, REFRESH)) {
             if wanted > self.capacity || wanted + 2 <= self.capacity {
                 self.capacity = wanted;
             }
             self.refresh(now, &ranking);
-        } else if self.leaves <= SMALL {
-            self.capacity = wanted;
+        } else {
+            self.capacity = self.capacity.max(self.least());
             self.fill(&ranking);
         }
         self.replace(now, &ranking);
@@ -249,6 +252,16 @@ impl Pool {
         self.places.sort_by_key(|p| at(p).unwrap_or(usize::MAX));
         self.places.truncate(self.ranked_places());
         self.settle(now, ranking, turning);
+    }
+
+    /// Places that there are whatever the demand. A first view that health had thinned out must
+    /// not leave the group without challengers until the next refresh.
+    fn least(&self) -> usize {
+        if self.leaves <= SMALL {
+            self.leaves
+        } else {
+            LEAST
+        }
     }
 
     /// Places that are ranked when all are taken.
@@ -359,11 +372,6 @@ impl Pool {
         let mut projected = self.clone();
         projected.commit(now, standings, first, demand);
         projected
-    }
-
-    /// A configuration was activated.
-    pub(super) fn reset(&mut self) {
-        *self = Self::default();
     }
 }
 

@@ -16,7 +16,9 @@ mod tests;
 
 pub(super) use gain::{Gain, gain};
 pub(super) use key::{CmpKey, ProbeKey, TrafficKey};
-pub(super) use pair::{Basis, MetricPair, Pairing, Reading};
+pub(super) use pair::Reading;
+#[cfg(test)]
+pub(super) use pair::{Basis, Pairing};
 pub(super) use relation::{Relation, relation};
 pub use store::ComparisonStats;
 pub(super) use store::{Metric, Sample, Store};

@@ -48,7 +48,7 @@ fn sound(_: NodeKey) -> bool {
 
 /// A pool of three out of ten under no demand: 0 and 1 ranked, 2 in its turn.
 fn three_of_ten() -> (Pool, Vec<Standing>) {
-    let mut pool = Pool::new();
+    let mut pool = Pool::default();
     let ten = leaves(10);
     pool.commit(at(0), &ten, 0, 0.0);
     assert_eq!(members(&pool), keys([0, 1, 2]));
@@ -70,7 +70,7 @@ fn places_follow_leaves_and_demand() {
 
 #[test]
 fn a_small_group_is_its_own_pool() {
-    let mut pool = Pool::new();
+    let mut pool = Pool::default();
     let four = leaves(4);
     assert!(pool.due(at(0), &view(&four[..3]), sound));
     pool.commit(at(0), &four[..3], 2, 0.0);
@@ -87,7 +87,7 @@ fn a_small_group_is_its_own_pool() {
 
 #[test]
 fn the_first_choice_has_the_first_place() {
-    let mut pool = Pool::new();
+    let mut pool = Pool::default();
     pool.commit(at(0), &leaves(10), 7, 0.0);
     assert_eq!(members(&pool), keys([7, 0, 1]));
 }
@@ -202,6 +202,21 @@ fn a_view_without_any_member_makes_a_new_pool() {
 }
 
 #[test]
+fn a_thin_first_view_grows_to_the_least_at_once() {
+    let all = leaves(10);
+    let mut pool = Pool::default();
+    pool.commit(at(0), &all[..1], 0, 0.0);
+    assert_eq!(pool.capacity(), 1);
+    assert!(pool.due(at(1), &view(&all), sound));
+    pool.commit(at(1), &all, 0, 0.0);
+    assert_eq!((pool.capacity(), members(&pool).len()), (3, 3));
+    assert!(!pool.due(at(2), &view(&all), sound));
+    // Nobody of the pool in the view: another one, of the same size.
+    pool.commit(at(3), &all[5..], 0, 0.0);
+    assert_eq!((pool.capacity(), members(&pool).len()), (3, 3));
+}
+
+#[test]
 fn a_nested_group_keeps_its_place_with_another_leaf() {
     let (mut pool, mut ten) = three_of_ten();
     ten[1].node = key(50);
@@ -226,7 +241,7 @@ fn members_are_found_wherever_the_view_holds_them() {
 
 #[test]
 fn probes_are_kept_of_members_and_recent_winners() {
-    let mut pool = Pool::new();
+    let mut pool = Pool::default();
     assert!(pool.keeps_probe(key(9)), "nothing is decided yet");
     let ten = leaves(10);
     pool.commit(at(0), &ten, 0, 0.0);
@@ -238,14 +253,14 @@ fn probes_are_kept_of_members_and_recent_winners() {
     assert_eq!(kept, [true; 4]);
     pool.served(at(1), key(5));
     assert!(!pool.keeps_probe(key(8)) && pool.keeps_probe(key(9)));
-    pool.reset();
+    let pool = Pool::default();
     assert!(pool.keeps_probe(key(8)));
 }
 
 #[test]
 fn a_projection_changes_nothing() {
-    let pool = Pool::new();
+    let pool = Pool::default();
     let projected = pool.project(at(5), &leaves(10), 3, 0.0);
     assert_eq!(members(&projected), keys([3, 0, 1]));
-    assert_eq!(pool, Pool::new());
+    assert_eq!(pool, Pool::default());
 }

@@ -1,0 +1,6 @@
+//! The engine as a whole: stories told through its public calls, and invariants under any calls.
+
+mod bounds;
+mod machine;
+mod stories;
+mod world;
