@@ -10,6 +10,7 @@ use super::{
     store::{Metric, Store},
     timing::Timing,
 };
+use crate::id::Family;
 use crate::score::{
     cell::{Scope, TargetScope},
     clock::T,
@@ -60,6 +61,7 @@ pub(in crate::score) struct Pairing {
 
 impl Pairing {
     /// When the first of its metrics ends.
+    #[cfg(test)]
     pub(in crate::score) fn expires(&self) -> Option<T> {
         let metrics = [self.response, self.up, self.down];
         metrics.into_iter().flatten().map(|m| m.expires).min()
@@ -98,7 +100,7 @@ impl Reading<'_> {
     /// Distinct flows of the second node in blocks that it shares with the first, in this very
     /// scope.
     pub(in crate::score) fn sharing(&self, nodes: [NodeKey; 2]) -> u8 {
-        let (Some(when), Some(owners)) = (self.when(), self.owners(nodes)) else {
+        let Some(when) = self.when() else {
             return 0;
         };
         let flows = |rings: [&[Ring; 3]; 2]| {
@@ -108,10 +110,7 @@ impl Reading<'_> {
         match self.scope.target {
             TargetScope::One(_) => self.target_rings(nodes).map_or(0, flows),
             TargetScope::New => 0,
-            TargetScope::Any => {
-                let matched = self.store.matched(self.targets, owners);
-                matched.map(|(_, rings)| flows(rings)).max().unwrap_or(0)
-            }
+            TargetScope::Any => self.matched(nodes).map(flows).max().unwrap_or(0),
         }
     }
 
@@ -134,7 +133,7 @@ impl Reading<'_> {
         let when = self.when()?;
         let mut merged: Option<Merged> = None;
         let mut partial = false;
-        for (_, rings) in self.store.matched(self.targets, self.owners(nodes)?) {
+        for rings in self.matched(nodes) {
             let response = Metric::Response as usize;
             if !rings.iter().all(|of| of[response].is_live(when)) {
                 continue; // nothing to match any more
@@ -177,17 +176,32 @@ impl Reading<'_> {
         self.store.when(self.now, Timing::BUSINESS)
     }
 
-    fn owners(&self, nodes: [NodeKey; 2]) -> Option<[Owner; 2]> {
-        let place = Place::traffic(self.scope.network, self.scope.family?);
-        let group = self.scope.group;
-        Some(nodes.map(|node| Owner { group, place, node }))
+    /// The nodes where their business is: in one family, or in both for a read over all flows.
+    fn owners(&self, nodes: [NodeKey; 2]) -> impl Iterator<Item = [Owner; 2]> {
+        let families = [Family::V4, Family::V6].into_iter();
+        let families = families.filter(|f| self.scope.family.is_none_or(|only| only == *f));
+        families.map(move |family| {
+            let place = Place::traffic(self.scope.network, family);
+            let group = self.scope.group;
+            nodes.map(|node| Owner { group, place, node })
+        })
+    }
+
+    /// Samples about what both have served.
+    fn matched(&self, nodes: [NodeKey; 2]) -> impl Iterator<Item = [&[Ring; 3]; 2]> {
+        let owners = self.owners(nodes);
+        owners.flat_map(|owners| {
+            let matched = self.store.matched(self.targets, owners);
+            matched.map(|(_, rings)| rings)
+        })
     }
 
     fn target_rings(&self, nodes: [NodeKey; 2]) -> Option<[&[Ring; 3]; 2]> {
         let TargetScope::One(target) = self.scope.target else {
             return None;
         };
-        let owners = self.owners(nodes)?;
+        self.scope.family?;
+        let owners = self.owners(nodes).next()?;
         let [a, b] = owners.map(|o| self.store.rings(self.targets, o, About::Target(target)));
         a.zip(b).map(|(a, b)| [a, b])
     }

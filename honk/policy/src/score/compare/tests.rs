@@ -310,6 +310,35 @@ fn networks_families_and_groups_never_mix() {
 }
 
 #[test]
+fn a_read_over_all_flows_looks_at_both_families() {
+    let mut world = World::new();
+    for node in [world.a, world.b] {
+        let key = world.key(node, 1);
+        let key = TrafficKey {
+            family: Family::V6,
+            ..key
+        };
+        for reporter in 1..=4 {
+            world.take(key, sample(Metric::Response, 1, 50.0, reporter));
+        }
+    }
+    assert_eq!(world.common(1), None, "the other family");
+    let scope = Scope {
+        group: GROUP,
+        network: Network::Tcp,
+        family: None,
+        target: TargetScope::Any,
+    };
+    let reading = Reading {
+        store: &world.store,
+        targets: &world.targets,
+        now: secs(1),
+        scope: &scope,
+    };
+    assert!(reading.own([world.a, world.b]).is_some());
+}
+
+#[test]
 fn unsound_samples_are_refused_and_counted() {
     let mut world = World::new();
     world.respond(world.a, 1, 10, 50.0);
