@@ -1,13 +1,8 @@
 //! Selecting for a flow allocates nothing, whatever the policy (G-215).
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    hint::black_box,
-    net::Ipv4Addr,
-    sync::Arc,
-};
+use std::{hint::black_box, net::Ipv4Addr, sync::Arc};
 
+use crate::allocations;
 use honk_policy::{
     config::{Config, FilterLine, GroupDef, Policy},
     group::{GroupTable, Health, NodeState},
@@ -15,37 +10,6 @@ use honk_policy::{
     id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
 };
-
-thread_local! {
-    /// Allocations of this thread.
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: everything is left to the system allocator; counting touches a thread-local that needs
-// no allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as promised by the caller.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = COUNT.with(Cell::get);
-    work();
-    COUNT.with(Cell::get) - before
-}
 
 /// Everything is alive and measured, later nodes faster.
 #[derive(Debug)]
