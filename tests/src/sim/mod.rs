@@ -7,6 +7,7 @@
 
 mod history;
 mod player;
+pub mod score;
 mod world;
 
 pub use history::{Fact, History};

@@ -391,6 +391,12 @@ impl Ledger {
         self.period
     }
 
+    /// Sixteenths of a credit earned so far.
+    #[cfg(test)]
+    pub(super) fn earned(&self) -> u64 {
+        self.earned
+    }
+
     /// Trials begun and not over.
     pub(super) fn in_flight(&self) -> u64 {
         let t = &self.totals;

@@ -1,5 +1,7 @@
 //! The store at its bounds, and pairs on all three grounds.
 
+use proptest::prelude::*;
+
 use super::{timing::Timing, *};
 use crate::{
     id::{Family, Network},
@@ -446,5 +448,57 @@ fn cells_stay_findable_while_others_come_and_go() {
     for (n, target) in kept {
         (world.a, world.b) = (node(n), node(n));
         assert_eq!(world.exact(1, target).unwrap().basis, Basis::Target);
+    }
+}
+
+proptest! {
+    /// Samples that only one side has in their block change nothing (SI-28), and at the moment
+    /// it names a pair is gone, whoever reports (SI-30).
+    #[test]
+    fn a_pair_rests_on_what_both_share_and_ends_when_it_says(
+        shared in proptest::collection::vec((0..4_u64, 0.0..500.0, 0.0..500.0), 4..20),
+        alone in proptest::collection::vec((4..7_u64, 0.0..500.0), 0..10),
+    ) {
+        let mut world = World::new();
+        let keys = [world.a, world.b].map(|node| world.key(node, 1));
+        world.take(keys[0], sample(Metric::Response, 0, 1.0, 99));
+        for (n, (block, a, b)) in shared.iter().enumerate() {
+            for (key, value) in keys.iter().zip([*a, *b]) {
+                let at = block * 15 + 5;
+                let one = sample(Metric::Response, at, value, n as u64 + 1);
+                world.store.record(&mut world.targets, secs(60), CmpKey::Traffic(*key), one);
+            }
+        }
+        let scope = TargetScope::One(keys[0].target);
+        let nodes = [world.a, world.b];
+        let read = |world: &World, now| world.read(now, scope, |r| r.pair(nodes));
+        let metric = |pair: Option<Pairing>| pair.and_then(|p| p.response);
+        let now = 59;
+        let before = metric(read(&world, now));
+        for (n, (block, value)) in alone.iter().enumerate() {
+            // Blocks that the other side has not reached; the first blocks stay in their places.
+            if *block < 4 {
+                continue;
+            }
+            let one = sample(Metric::Up, block * 15, *value, n as u64 + 200);
+            world.store.record(&mut world.targets, secs(200), CmpKey::Traffic(keys[0]), one);
+        }
+        prop_assert_eq!(metric(read(&world, now)), before);
+        if let Some(pair) = before {
+            let end = pair.expires.nanos().div_ceil(1_000_000_000);
+            let after = metric(read(&world, end));
+            prop_assert!(after.is_none_or(|p| p.expires > pair.expires));
+        }
+    }
+
+    /// SI-31.
+    #[test]
+    fn relations_are_symmetric(a in 0.0..1000.0_f64, b in 0.0..1000.0_f64) {
+        let mirrored = match relation(b, a) {
+            Relation::SelectedFaster => Relation::ChallengerFaster,
+            Relation::Equivalent => Relation::Equivalent,
+            Relation::ChallengerFaster => Relation::SelectedFaster,
+        };
+        prop_assert_eq!(relation(a, b), mirrored);
     }
 }

@@ -11,6 +11,7 @@ use super::{
         look::scope_of,
         record::target_scope,
     },
+    compared,
     world::{Flow, Held, World, cands, ctx, name, node},
 };
 use crate::id::{Family, Network};
@@ -302,7 +303,9 @@ fn step(world: &mut World, op: &Op) {
     let (funds, chosen) = (credit(world), choices(world));
     let untouched = matches!(op, Op::Look(..)).then(|| state(world));
     let current = history(world, op);
+    let numbers = compared::Before::of(world);
     let pick = perform(world, op);
+    compared::check(world, &numbers, op, pick.as_ref(), current);
     let after = cells(world);
     if let Some(untouched) = untouched {
         assert_eq!(state(world), untouched, "SI-05: a read changed something");
@@ -379,7 +382,7 @@ fn history(world: &World, op: &Op) -> Option<NodeKey> {
     world.engine.history.current(&scope(world, flow)?)
 }
 
-fn scope(world: &World, flow: &Flow) -> Option<Scope> {
+pub(super) fn scope(world: &World, flow: &Flow) -> Option<Scope> {
     let text = flow.target.map(name);
     let (family, target) = scope_of(&ctx(*flow, text.as_deref(), None));
     let id = match target {

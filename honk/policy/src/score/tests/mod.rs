@@ -1,6 +1,7 @@
 //! The engine as a whole: stories told through its public calls, and invariants under any calls.
 
 mod bounds;
+mod compared;
 mod machine;
 mod stories;
 mod world;
