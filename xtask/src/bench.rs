@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures in the lab, always with release builds.
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Result, bail};
 
@@ -9,7 +9,7 @@ use crate::{bench_alone, lab, peers, setup, sh};
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, datapath, policy, geo, config; all when none is named
+    /// direct, relay, datapath, policy, geo, config, score; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -21,14 +21,23 @@ pub(crate) struct Args {
 
 const IN_LAB: [&str; 4] = ["direct", "relay", "datapath", "policy"];
 
+/// Plays Score against other policies: nothing is measured, so it ends in a table.
+const SCORE: &str = "score";
+
 /// Runs the named cases.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let known = || IN_LAB.iter().chain(&bench_alone::CASES);
+    let known = || IN_LAB.iter().chain(&bench_alone::CASES).chain([&SCORE]);
     if let Some(bad) = args.cases.iter().find(|case| !known().any(|k| k == case)) {
         let known: Vec<&str> = known().copied().collect();
         bail!("unknown case `{bad}`; there are: {}", known.join(", "));
     }
     let wants = |case: &str| args.cases.is_empty() || args.cases.iter().any(|c| c == case);
+    if wants(SCORE) {
+        print_score_table()?;
+        if args.cases.iter().all(|case| case == SCORE) && !args.cases.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     let alone: Vec<&str> = bench_alone::CASES
         .into_iter()
         .filter(|c| wants(c))
@@ -68,4 +77,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         args.json.as_deref(),
         bench_alone::Lines::AfterOthers,
     )
+}
+
+/// The table of `docs/SCORE.md`, in virtual time: no speed is measured, so the usual build does.
+fn print_score_table() -> Result<()> {
+    let mut command = sh::cargo(&["run", "--quiet", "--locked", "--package", "honk-tests"]);
+    command.args(["--example", "score_table"]);
+    eprintln!("$ {}", sh::show(&command));
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("score_table failed: {}", output.status);
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
 }

@@ -158,7 +158,7 @@ impl Policy for Fallback {
         self.0 = self
             .0
             .filter(|n| view.contains(n))
-            .or(view.first().copied());
+            .or_else(|| view.first().copied());
         plain(self.0)
     }
 
