@@ -41,8 +41,12 @@ pub extern "C" fn dev0_ingress(skb: *mut __sk_buff) -> i32 {
     }
     if let Some(way) = RETURN.get_ptr(&p.key.dst) {
         let way = unsafe { &*way };
-        if kind == Kind::Flow {
-            charge(skb, p);
+        if kind == Kind::Flow && !charge(skb, p) {
+            // No reply of a flow we know: perhaps a datagram handed back, whose target was a
+            // client itself.
+            if let Some(verdict) = hand_back(skb, p) {
+                return verdict;
+            }
         }
         if !set_macs(skb, way.smac, way.dmac)
             || way.vlan != 0 && unsafe { bpf_skb_vlan_push(skb, VLAN_8021Q, way.vlan) } != 0
@@ -57,29 +61,41 @@ pub extern "C" fn dev0_ingress(skb: *mut __sk_buff) -> i32 {
         };
     }
     if kind == Kind::Flow
-        && let Some(entry) = FLOW.get_ptr(&p.key)
+        && let Some(verdict) = hand_back(skb, p)
     {
-        let entry = unsafe { &*entry };
-        if FlowWord::unpack(entry.word).state == FLOW_REINJECT {
-            if !set_macs(skb, entry.gw_mac, entry.mac) {
-                return SHOT;
-            }
-            count(Stat::Reinject);
-            unsafe { (*skb).mark = MARK_CLASSIFIED };
-            return unsafe { bpf_redirect(entry.ifindex, BPF_F_INGRESS.into()) as i32 };
-        }
+        return verdict;
     }
     by_route(p, skb)
 }
 
-/// Charges a reply to the ordinal that carries its flow.
+/// Charges a reply to the ordinal that carries its flow; false if there is no such flow.
 #[inline(always)]
-fn charge(skb: *mut __sk_buff, p: &Packet) {
+fn charge(skb: *mut __sk_buff, p: &Packet) -> bool {
     let key = p.key.reversed();
-    if let Some(entry) = FLOW.get_ptr(&key) {
-        let ordinal = FlowWord::unpack(unsafe { (*entry).word }).ordinal;
-        received(ordinal, unsafe { (*skb).len });
+    let Some(entry) = FLOW.get_ptr(&key) else {
+        return false;
+    };
+    let ordinal = FlowWord::unpack(unsafe { (*entry).word }).ordinal;
+    received(ordinal, unsafe { (*skb).len });
+    true
+}
+
+/// Puts a datagram that userspace sends in a client's name on the way the client's own took,
+/// for the time in which it may.
+#[inline(always)]
+fn hand_back(skb: *mut __sk_buff, p: &Packet) -> Option<i32> {
+    let entry = FLOW.get_ptr(&p.key)?;
+    let entry = unsafe { &*entry };
+    let word = FlowWord::unpack(entry.word);
+    if word.state != FLOW_REINJECT {
+        return None;
     }
+    if !set_macs(skb, entry.gw_mac, entry.mac) {
+        return Some(SHOT);
+    }
+    count(Stat::Reinject);
+    unsafe { (*skb).mark = MARK_CLASSIFIED | word.mark };
+    Some(unsafe { bpf_redirect(entry.ifindex, BPF_F_INGRESS.into()) as i32 })
 }
 
 #[inline(always)]

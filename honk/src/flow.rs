@@ -48,8 +48,18 @@ pub(crate) struct Route {
     pub(crate) name: Option<Arc<str>>,
     /// Leaves as good as `leaf`, itself included: nothing is measured yet.
     pub(crate) cold: Option<Rivals>,
+    /// Set where the kernel can carry the flow on by itself.
+    pub(crate) back: Option<Back>,
     /// Keeps the flow listed until it is dropped; its entry tells outbound, path and rule.
     pub(crate) guard: FlowGuard,
+}
+
+/// A UDP flow that is direct by the rules and known to the kernel: after its first datagrams
+/// have been handed back, none comes here again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Back {
+    /// Differentiated services code point of the client's datagrams.
+    pub(crate) dscp: u8,
 }
 
 /// Why a flow was refused; label values of `reason` in API and metrics.
@@ -93,6 +103,15 @@ pub(crate) trait Admission: Send + Sync + 'static {
 
     /// Rivals of a group were tried for a flow.
     fn raced(&self, _group: &Arc<str>, _network: Network, _why: Why, _won: bool) {}
+
+    /// Tells the kernel that a flow whose route may go [`Back`] is direct, with the mark of the
+    /// rule. From then on the client's datagrams pass, and those sent in its name out of the
+    /// private namespace are put on the way they came. False when the kernel cannot; then the
+    /// flow must be carried.
+    fn hand_back(&self, flow: &NewFlow, mark: u32) -> bool;
+
+    /// Nothing is sent in the client's name any more.
+    fn handed_back(&self, flow: &NewFlow);
 
     /// Admits a flow that is not to be sniffed.
     #[cfg(test)]
@@ -234,6 +253,8 @@ pub(crate) enum CloseReason {
     Api,
     Reload,
     Shutdown,
+    /// The kernel carries it on.
+    HandedBack,
 }
 
 /// Ownership of a listed flow; dropping it ends the listing. The reason is `Eof` unless the

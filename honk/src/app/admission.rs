@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use honk_common::{
-    flow::{FLAG_AMBIGUOUS, FLAG_MUST, FLAG_PRELIM, FlowVal, FlowWord},
+    flow::{FLAG_AMBIGUOUS, FLAG_MUST, FLAG_PRELIM, FLAG_WAN, FlowVal, FlowWord},
     key::{FlowKey, to_bytes},
     outbound,
 };
@@ -39,8 +39,8 @@ use crate::{
     clock,
     dns::Dns,
     flow::{
-        Admission, Answer, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, HostSource, Names,
-        NewFlow, RACERS, Refusal, Route, Way, Why,
+        Admission, Answer, Back, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, HostSource,
+        Names, NewFlow, RACERS, Refusal, Route, Way, Why,
     },
 };
 
@@ -306,10 +306,11 @@ impl Gatekeeper {
             host,
             target: None,
         };
-        let route = self.route(&snapshot, flow, settled)?;
+        let mut route = self.route(&snapshot, flow, settled)?;
         if let Some(seen) = &seen {
             self.kernel.claim(key, seen);
         }
+        route.back = back(&snapshot, &verdict, seen.as_ref(), &route);
         Ok(Answer::Go(route))
     }
 
@@ -319,14 +320,18 @@ impl Gatekeeper {
         snapshot: &Snapshot,
         flow: &NewFlow,
         key: &FlowKey,
+        seen: Option<&FlowVal>,
         settled: Settled,
     ) -> Result<Route, Refusal> {
+        let verdict = settled.verdict;
         let route = if self.stopping.load(Ordering::Relaxed) {
             Err(Refusal::Stopping)
         } else {
             self.route(snapshot, flow, settled)
         };
-        route.inspect_err(|refusal| self.refused(flow, key, *refusal))
+        let mut route = route.inspect_err(|refusal| self.refused(flow, key, *refusal))?;
+        route.back = back(snapshot, &verdict, seen, &route);
+        Ok(route)
     }
 
     /// Selects a leaf and lists the flow.
@@ -385,6 +390,7 @@ impl Gatekeeper {
             mark: verdict.mark,
             name: settled.target.filter(|_| proxied),
             cold,
+            back: None,
             guard,
         })
     }
@@ -404,6 +410,24 @@ impl Gatekeeper {
             self.kernel.release(key);
         }
     }
+}
+
+/// Whether the kernel could carry on with a claimed flow. Not what the gateway itself sends: that
+/// is on its way out already, and connection tracking would not see a datagram sent behind it.
+fn back(
+    snapshot: &Snapshot,
+    verdict: &Verdict,
+    seen: Option<&FlowVal>,
+    route: &Route,
+) -> Option<Back> {
+    let word = FlowWord::unpack(seen?.word);
+    let fit = snapshot.config.global.nfqueue_enable
+        && route.guard.entry.flow.network == Network::Udp
+        && verdict.ordinal.0 == outbound::DIRECT
+        && route.leaf.protocol == Protocol::Direct
+        && word.ordinal == outbound::CONTROL
+        && word.flags & FLAG_WAN == 0;
+    fit.then_some(Back { dscp: word.dscp })
 }
 
 impl Admission for Gatekeeper {
@@ -428,6 +452,14 @@ impl Admission for Gatekeeper {
         let outcome = if won { "won" } else { "lost" };
         let key = (Arc::clone(group), network.name(), why.name(), outcome);
         *self.lock_races().entry(key).or_default() += 1;
+    }
+
+    fn hand_back(&self, flow: &NewFlow, mark: u32) -> bool {
+        self.kernel.hand_back(&key_of(flow), mark)
+    }
+
+    fn handed_back(&self, flow: &NewFlow) {
+        self.kernel.handed_back(&key_of(flow));
     }
 }
 
@@ -475,133 +507,4 @@ pub(crate) fn is_builtin(id: honk_policy::id::NodeId) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use honk_policy::id::Network::{Tcp, Udp};
-
-    use super::*;
-    use crate::app::testkit::{Asked, CONFIG, World, flow};
-
-    fn admit(world: &World, flow: &NewFlow) -> Result<Route, Refusal> {
-        world.engine.gatekeeper.admit(flow)
-    }
-
-    fn outbound(route: &Route) -> &str {
-        &route.guard.entry.outbound
-    }
-
-    fn misses(world: &World) -> u64 {
-        world
-            .engine
-            .gatekeeper
-            .counters
-            .handoff_miss
-            .load(Ordering::Relaxed)
-    }
-
-    #[test]
-    fn the_kernels_decision_stands_and_its_entry_is_claimed_until_the_end() {
-        let world = World::new(CONFIG);
-        // The rules would say `direct`: what the kernel decided is not decided again.
-        let flow = flow(Tcp, "10.1.1.1:443");
-        world.kernel.decide(&flow, world.slot("proxy"), 3);
-        let route = admit(&world, &flow).unwrap();
-        assert_eq!(
-            (
-                route.leaf.name.as_str(),
-                outbound(&route),
-                route.guard.entry.rule
-            ),
-            ("a", "proxy", 3)
-        );
-        let key = key_of(&flow);
-        assert_eq!(world.kernel.take(), [Asked::Claim(key)]);
-        assert_eq!(world.engine.registry.open(), 1);
-        drop(route);
-        assert_eq!(world.kernel.take(), [Asked::Release(key)]);
-        assert_eq!(world.engine.registry.open(), 0);
-        assert_eq!(misses(&world), 0);
-    }
-
-    #[test]
-    fn a_flow_without_entry_goes_through_the_rules_and_is_counted() {
-        let world = World::new(CONFIG);
-        let route = admit(&world, &flow(Tcp, "203.0.113.1:8443")).unwrap();
-        assert_eq!((route.leaf.name.as_str(), outbound(&route)), ("c", "c"));
-        assert_eq!(misses(&world), 1);
-    }
-
-    #[test]
-    fn control_means_that_userspace_evaluates_the_rules() {
-        let world = World::new(CONFIG);
-        let flow = flow(Udp, "10.1.1.1:9000");
-        world.kernel.decide(&flow, outbound::CONTROL, 0);
-        let route = admit(&world, &flow).unwrap();
-        assert_eq!((outbound(&route), route.guard.entry.rule), ("direct", 0));
-        assert_eq!(misses(&world), 0);
-    }
-
-    #[test]
-    fn dns_follows_its_rules_and_the_gateways_own_resolver_is_asked_directly() {
-        let world = World::new(CONFIG);
-        let route = admit(&world, &flow(Udp, "203.0.113.53:53")).unwrap();
-        assert_eq!(outbound(&route), "proxy");
-        drop(route);
-        assert_eq!(
-            world.kernel.take(),
-            [],
-            "UDP to port 53 has no kernel entry"
-        );
-        *world.kernel.local.lock().unwrap() = vec!["203.0.113.53".parse().unwrap()];
-        let route = admit(&world, &flow(Udp, "203.0.113.53:53")).unwrap();
-        assert_eq!((outbound(&route), &*route.leaf.name), ("direct", "direct"));
-        assert_eq!(misses(&world), 0);
-    }
-
-    #[test]
-    fn refused_flows_leave_no_entry_and_no_record() {
-        let world = World::with_capacity(CONFIG, 1);
-        let blocked = flow(Tcp, "198.51.100.7:80");
-        assert_eq!(admit(&world, &blocked).unwrap_err(), Refusal::Blocked);
-        assert_eq!(world.kernel.take(), [Asked::Release(key_of(&blocked))]);
-
-        let proxied = flow(Tcp, "203.0.113.1:80");
-        let held = admit(&world, &proxied).unwrap();
-        assert_eq!(admit(&world, &proxied).unwrap_err(), Refusal::Capacity);
-        drop(held);
-        drop(admit(&world, &proxied).unwrap());
-
-        world.engine.begin_stop().unwrap();
-        assert_eq!(admit(&world, &proxied).unwrap_err(), Refusal::Stopping);
-        assert_eq!(world.engine.registry.open(), 0);
-        let refused = &world.engine.gatekeeper.counters.refused;
-        let refused: Vec<u64> = refused.iter().map(|c| c.load(Ordering::Relaxed)).collect();
-        assert_eq!(refused, [1, 0, 0, 0, 0, 0, 0, 1, 1]);
-    }
-
-    #[test]
-    fn a_leaf_without_udp_refuses_udp() {
-        let config = CONFIG.replace("filter: name(a, b)", "filter: name(c)");
-        let world = World::new(&config);
-        let udp = flow(Udp, "203.0.113.1:443");
-        assert_eq!(admit(&world, &udp).unwrap_err(), Refusal::UdpIncapable);
-        assert!(admit(&world, &flow(Tcp, "203.0.113.1:443")).is_ok());
-        let counted = world.engine.gatekeeper.unselected();
-        assert_eq!(
-            counted,
-            [(("proxy".into(), "udp", "udp_incapable"), 1)].into()
-        );
-    }
-
-    #[test]
-    fn flows_that_final_serves_are_counted_as_such() {
-        let config = CONFIG.replace("filter: name(a, b)", "filter: name(c)\n final: direct");
-        let world = World::new(&config);
-        let route = admit(&world, &flow(Udp, "203.0.113.1:443")).unwrap();
-        assert_eq!(
-            (route.leaf.name.as_str(), outbound(&route)),
-            ("direct", "proxy")
-        );
-        let counted = world.engine.gatekeeper.unselected();
-        assert_eq!(counted, [(("proxy".into(), "udp", "final"), 1)].into());
-    }
-}
+mod tests;

@@ -70,6 +70,14 @@ impl Kernel for Datapath {
         Self::release(self, key);
     }
 
+    fn hand_back(&self, key: &FlowKey, mark: u32) -> bool {
+        Self::hand_back(self, key, mark)
+    }
+
+    fn handed_back(&self, key: &FlowKey) {
+        Self::handed_back(self, key);
+    }
+
     fn is_local(&self, ip: IpAddr) -> bool {
         Self::is_local(self, ip)
     }
@@ -177,6 +185,9 @@ impl Carriers for Rooms {
             ("tcp_spliced", tcp.spliced),
             ("udp_flows_held", udp.held),
             ("udp_holds_full", udp.holds_full),
+            ("udp_handed_back", udp.handed_back),
+            ("udp_hand_backs_failed", udp.hand_backs_failed),
+            ("udp_hand_backs_full", udp.hand_backs_full),
             ("udp_tunnels_evicted", udp.tunnels_evicted),
             ("udp_tunnels_refused", udp.tunnels_refused),
             ("udp_reply_sockets_evicted", counters.udp.replies_evicted),
@@ -209,6 +220,7 @@ impl Carriers for Rooms {
                 ("global_queue", c.drop_global_queue),
                 ("closed", c.drop_closed),
                 ("send", c.drop_send),
+                ("hand_back", c.drop_hand_back),
                 ("reply", c.drop_reply),
                 ("reply_socket", c.drop_reply_socket),
                 ("receive_error", c.receive_errors),

@@ -74,6 +74,11 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn claim(&self, key: &FlowKey, seen: &FlowVal);
     /// Gives it up and removes it.
     fn release(&self, key: &FlowKey);
+    /// Makes a claimed UDP flow direct and gives its entry up without removing it; false when
+    /// the entry is gone or serves another flow as well.
+    fn hand_back(&self, key: &FlowKey, mark: u32) -> bool;
+    /// Ends the time in which datagrams of such a flow may leave the private namespace.
+    fn handed_back(&self, key: &FlowKey);
     /// Whether the gateway itself has the address.
     fn is_local(&self, ip: IpAddr) -> bool;
     fn set_interfaces(&self, lan: Vec<String>, wan: Vec<String>) -> Result<(), KernelError>;

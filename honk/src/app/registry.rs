@@ -30,7 +30,7 @@ const SHARDS: usize = 32;
 const CLOSED_RING: usize = 1_000;
 
 /// Label values of `reason`, in the order of [`reason_index`].
-pub(crate) const REASONS: [&str; 9] = [
+pub(crate) const REASONS: [&str; 10] = [
     "eof",
     "reset",
     "timeout",
@@ -40,6 +40,7 @@ pub(crate) const REASONS: [&str; 9] = [
     "api",
     "reload",
     "shutdown",
+    "handed_back",
 ];
 
 /// Position of a reason in [`REASONS`].
@@ -54,6 +55,7 @@ pub(crate) fn reason_index(reason: CloseReason) -> usize {
         CloseReason::Api => 6,
         CloseReason::Reload => 7,
         CloseReason::Shutdown => 8,
+        CloseReason::HandedBack => 9,
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) enum Asked {
     Interfaces(Vec<String>, Vec<String>),
     Claim(FlowKey),
     Release(FlowKey),
+    HandBack(FlowKey, u32),
+    HandedBack(FlowKey),
 }
 
 type Hook = Box<dyn Fn(&Asked) + Send>;
@@ -160,6 +162,15 @@ impl Kernel for FakeKernel {
 
     fn release(&self, key: &FlowKey) {
         self.note(Asked::Release(*key));
+    }
+
+    fn hand_back(&self, key: &FlowKey, mark: u32) -> bool {
+        self.note(Asked::HandBack(*key, mark));
+        true
+    }
+
+    fn handed_back(&self, key: &FlowKey) {
+        self.note(Asked::HandedBack(*key));
     }
 
     fn is_local(&self, ip: IpAddr) -> bool {

@@ -8,8 +8,12 @@ use std::{
 };
 
 use honk_common::{
-    flow::{FLOW_CLAIMED, FLOW_CLOSING, FlowVal, FlowWord},
+    flow::{
+        FLAG_AMBIGUOUS, FLAG_PRELIM, FLOW_ACTIVE, FLOW_CLAIMED, FLOW_CLOSING, FLOW_REINJECT,
+        FlowVal, FlowWord,
+    },
     key::{FlowKey, PROTO_TCP},
+    outbound::DIRECT,
 };
 
 use super::map::Map;
@@ -69,6 +73,33 @@ impl Claims {
         }
     }
 
+    /// Leaves a UDP flow to the kernel as direct, and lets datagrams in its client's name out of
+    /// the private namespace. The claim ends and the entry stays. False, with nothing changed,
+    /// when the entry is gone or another relay serves it too.
+    pub(super) fn hand_back(&self, flows: &Flows, key: &FlowKey, mark: u32) -> bool {
+        let mut table = self.lock();
+        if table.get(key).is_none_or(|claim| claim.count != 1) {
+            return false;
+        }
+        let Ok(Some(mut value)) = flows.lookup(key) else {
+            return false;
+        };
+        let word = FlowWord::unpack(value.word);
+        value.word = FlowWord {
+            ordinal: DIRECT,
+            flags: word.flags & !(FLAG_PRELIM | FLAG_AMBIGUOUS),
+            state: FLOW_REINJECT,
+            mark,
+            ..word
+        }
+        .pack();
+        let done = flows.replace(key, &value).unwrap_or(false);
+        if done {
+            table.remove(key);
+        }
+        done
+    }
+
     pub(super) fn contains(&self, key: &FlowKey) -> bool {
         self.lock().contains_key(key)
     }
@@ -79,6 +110,20 @@ impl Claims {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<FlowKey, Claim>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes the way out of the private namespace for datagrams in the name of a flow's client.
+pub(super) fn handed_back(flows: &Flows, key: &FlowKey) {
+    let Ok(Some(mut value)) = flows.lookup(key) else {
+        return;
+    };
+    let word = FlowWord::unpack(value.word);
+    if word.state == FLOW_REINJECT {
+        let state = FLOW_ACTIVE;
+        value.word = FlowWord { state, ..word }.pack();
+        // What is left open by a failure ends with the entry.
+        let _ = flows.replace(key, &value);
     }
 }
 

@@ -230,6 +230,18 @@ impl Datapath {
         shared.claims.release(&shared.maps.flow, key);
     }
 
+    /// Makes a claimed UDP flow direct in the kernel and ends the claim; the entry stays. False
+    /// when that cannot be, and then nothing has changed.
+    pub(crate) fn hand_back(&self, key: &FlowKey, mark: u32) -> bool {
+        let shared = &self.0.shared;
+        shared.claims.hand_back(&shared.maps.flow, key, mark)
+    }
+
+    /// From now on datagrams of the flow that leave the private namespace are dropped again.
+    pub(crate) fn handed_back(&self, key: &FlowKey) {
+        claims::handed_back(&self.0.shared.maps.flow, key);
+    }
+
     /// Whether an address is the gateway's own, broadcast addresses included.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         self.0.shared.local.contains(ip)

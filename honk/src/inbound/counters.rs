@@ -77,6 +77,14 @@ counters! {
         held,
         /// Flows decided without a name because no more could be held.
         holds_full,
+        /// Flows that were handed back to the kernel.
+        handed_back,
+        /// Flows that were relayed because they could not be handed back.
+        hand_backs_failed,
+        /// Flows that were relayed because too many were being handed back.
+        hand_backs_full,
+        /// Dropped: could not be sent in the client's name.
+        drop_hand_back,
         /// Quiet tunnels closed because a new one needed their place.
         tunnels_evicted,
         /// Tunnels refused: a client had its share or the table was full, and nothing quiet.

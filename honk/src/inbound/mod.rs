@@ -63,11 +63,12 @@ impl Settings {
         let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
         // One socket per port that answers come from; more would only spare making them again.
         let replies = (budget / 16).min(1024);
+        let backs = (budget / 32).min(512);
         let max_tcp = budget / 4;
         let max_pipes = (budget / 16).min(4096);
         // A flow, a pipe and a tunnel hold two descriptors each. What the others cannot use is
-        // left to tunnels: between five sixteenths and half of the budget.
-        let tunnels = (budget - replies) / 2 - max_tcp - max_pipes;
+        // left to tunnels: between a quarter and half of the budget.
+        let tunnels = (budget - replies - backs) / 2 - max_tcp - max_pipes;
         Self {
             tproxy_port,
             loops: std::thread::available_parallelism().map_or(1, Into::into),
@@ -77,6 +78,8 @@ impl Settings {
                 flows: MAX_UDP_FLOWS,
                 tunnels,
                 replies,
+                backs,
+                linger: udp::LINGER,
             },
             timeouts: Timeouts::default(),
         }
@@ -187,15 +190,16 @@ mod tests {
             let budget = files.saturating_sub(RESERVED_FDS).clamp(64, 1 << 20);
             let tunnels = 2 * s.udp.tunnels;
             assert!(
-                tunnels >= budget * 5 / 16 - 1 && tunnels <= budget / 2 + 1,
+                tunnels >= budget / 4 && tunnels <= budget / 2 + 1,
                 "{files}"
             );
             let tcp = 2 * (s.max_tcp + s.max_pipes);
+            assert!(s.udp.replies > 0 && s.udp.backs > 0, "{files}");
             assert!(
-                s.udp.replies > 0 && tcp + tunnels + s.udp.replies <= budget,
+                tcp + tunnels + s.udp.replies + s.udp.backs <= budget,
                 "{files}"
             );
         }
-        assert_eq!(Settings::with_files(1, 20_000).udp.tunnels, 3190);
+        assert_eq!(Settings::with_files(1, 20_000).udp.tunnels, 2934);
     }
 }

@@ -20,7 +20,7 @@ use honk_policy::{
 use crate::{
     dns::{self, Dns},
     flow::{
-        Admission, Answer, Cancel, ClientAddr, CloseReason, Finding, FlowCounters, FlowEntry,
+        Admission, Answer, Back, Cancel, ClientAddr, CloseReason, Finding, FlowCounters, FlowEntry,
         FlowGuard, FlowSink, NewFlow, OrigDst, Refusal, Route, Undecided, Wake, Way, Why,
     },
     outbound::{Dialer, Settings},
@@ -28,6 +28,9 @@ use crate::{
 
 /// How long a test waits for something that must happen: only a failing one takes it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the kernel heard of flows, with their targets.
+type Heard = Vec<(&'static str, SocketAddr)>;
 
 /// Remembers flows.
 #[derive(Default)]
@@ -50,6 +53,8 @@ pub(crate) struct World {
     /// Leaves that may not serve any more.
     dead: Mutex<Vec<NodeId>>,
     races: Mutex<Vec<(Network, Why, bool)>>,
+    /// Flows may go back to the kernel; whether it takes them, and what it heard.
+    back: Mutex<Option<(bool, Heard)>>,
 }
 
 impl World {
@@ -108,6 +113,24 @@ impl World {
     /// Names are checked from now on; the check never ends by itself.
     pub(crate) fn check(&self, longest: Duration) {
         *self.check.lock().unwrap() = Some(longest);
+    }
+
+    /// Flows may go back to the kernel from now on, which takes them or not.
+    pub(crate) fn hand_back(&self, takes: bool) {
+        *self.back.lock().unwrap() = Some((takes, Vec::new()));
+    }
+
+    /// What the kernel heard of flows that go back, with their targets.
+    pub(crate) fn kernel_heard(&self) -> Heard {
+        let back = self.back.lock().unwrap();
+        back.as_ref().map(|b| b.1.clone()).unwrap_or_default()
+    }
+
+    fn tell_kernel(&self, what: &'static str, flow: &NewFlow) -> bool {
+        let mut back = self.back.lock().unwrap();
+        let (takes, heard) = back.as_mut().expect("flows may go back");
+        heard.push((what, flow.target.0));
+        *takes
     }
 
     /// What sniffing found so far.
@@ -175,6 +198,7 @@ impl World {
             mark: 0,
             name: None,
             cold: self.rivals_for(Why::Cold),
+            back: self.back.lock().unwrap().as_ref().map(|_| Back { dscp: 0 }),
             guard: FlowGuard::new(entry, Arc::clone(self) as Arc<dyn FlowSink>),
         }
     }
@@ -218,6 +242,14 @@ impl Admission for Gate {
                 Err(refusal)
             }
         }
+    }
+
+    fn hand_back(&self, flow: &NewFlow, _: u32) -> bool {
+        self.0.tell_kernel("hand_back", flow)
+    }
+
+    fn handed_back(&self, flow: &NewFlow) {
+        self.0.tell_kernel("handed_back", flow);
     }
 }
 

@@ -21,7 +21,7 @@ use rustix::{
     net::{
         self, AddressFamily, SocketAddrAny, SocketFlags, SocketType,
         sockopt::{
-            set_socket_keepalive, set_socket_linger, set_socket_recv_buffer_size,
+            self, set_socket_keepalive, set_socket_linger, set_socket_recv_buffer_size,
             set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
             set_socket_send_buffer_size_force, set_tcp_congestion, set_tcp_keepcnt,
             set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay, set_tcp_quickack,
@@ -76,6 +76,25 @@ pub(crate) fn open(peer: SocketAddr, kind: Kind, mark: Mark) -> io::Result<Owned
     Ok(fd)
 }
 
+/// Makes a transparent datagram socket send to one target in the name of the client it is bound
+/// to, with the client's service class. Returns the longest payload that fits into one packet.
+pub(crate) fn speak_for(fd: &impl AsFd, target: SocketAddr, dscp: u8) -> io::Result<usize> {
+    let class = dscp << 2;
+    let (mtu, headers) = match target {
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_tos(fd, class)?;
+            net::connect(fd, &target)?;
+            (sockopt::ip_mtu(fd)?, 20 + 8)
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_tclass(fd, class.into())?;
+            net::connect(fd, &target)?;
+            (sockopt::ipv6_mtu(fd)?, 40 + 8)
+        }
+    };
+    Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
+}
+
 /// Starts a connect: true when it is complete already, false while it is under way.
 pub(crate) fn connect(fd: &OwnedFd, peer: SocketAddr) -> io::Result<bool> {
     match net::connect(fd, &peer) {
@@ -87,7 +106,7 @@ pub(crate) fn connect(fd: &OwnedFd, peer: SocketAddr) -> io::Result<bool> {
 
 /// The error a socket holds, cleared by reading it.
 pub(crate) fn take_error(fd: &impl AsFd) -> io::Result<()> {
-    net::sockopt::socket_error(fd)??;
+    sockopt::socket_error(fd)??;
     Ok(())
 }
 
@@ -227,7 +246,7 @@ mod tests {
         let accepted = accept(&listener).unwrap();
         assert_eq!(accepted.client, client.local_addr().unwrap());
         assert_eq!(accepted.target, listener.local_addr().unwrap());
-        assert!(net::sockopt::tcp_nodelay(&accepted.fd).unwrap());
+        assert!(sockopt::tcp_nodelay(&accepted.fd).unwrap());
         drop(client);
     }
 

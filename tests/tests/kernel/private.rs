@@ -84,21 +84,32 @@ fn datagrams_handed_back_return_to_the_lan_path() {
     let mut e = entry(DIRECT);
     e.word = FlowWord {
         state: FLOW_REINJECT,
+        mark: 0x10,
         ..FlowWord::unpack(e.word)
     }
     .pack();
     put_flow(&rig, &p, &e);
-    let (ran, mark) = reply(&rig, &p);
-    assert_eq!((ran.verdict, mark), (REDIRECT, MARK_CLASSIFIED));
-    assert_eq!(ran.data[..6], GATEWAY_MAC);
-    assert_eq!(ran.data[6..12], CLIENT_MAC);
-    assert_eq!(rig.stat(Stat::Reinject), 1);
-    let mut ctx = Ctx {
-        mark,
-        ..Ctx::default()
-    };
-    assert_eq!(rig.run(LAN, &ran.data, &mut ctx).verdict, NEXT);
-    assert_eq!(ctx.mark, 0);
+    for target_is_a_client in [false, true] {
+        if target_is_a_client {
+            put_way(&rig, "198.51.100.131", 0);
+        }
+        let (ran, mark) = reply(&rig, &p);
+        assert_eq!((ran.verdict, mark), (REDIRECT, MARK_CLASSIFIED | 0x10));
+        assert_eq!(ran.data[..6], GATEWAY_MAC);
+        assert_eq!(ran.data[6..12], CLIENT_MAC);
+        let mut ctx = Ctx {
+            mark,
+            ..Ctx::default()
+        };
+        assert_eq!(rig.run(LAN, &ran.data, &mut ctx).verdict, NEXT);
+        assert_eq!(ctx.mark, 0x10, "the mark of the rule stays");
+    }
+    assert_eq!(rig.stat(Stat::Reinject), 2);
+    // The time is over: whatever speaks in the client's name now goes nowhere.
+    put_flow(&rig, &p, &entry(DIRECT));
+    let other = udp(CLIENT, "198.51.100.132:443");
+    assert_eq!(reply(&rig, &other).0.verdict, SHOT);
+    assert_eq!(rig.stat(Stat::Reinject), 2);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Here are those whose acceptance needs only LAN scope and the running daemon; the ones that a
 //! single program run can prove are in the kernel tests.
 
+mod handback;
 mod host;
 mod icmp;
 mod rules;

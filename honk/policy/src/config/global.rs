@@ -36,6 +36,7 @@ impl Default for Global {
             max_concurrent_dials: 64,
             log_flows: false,
             disable_thp: true,
+            nfqueue_enable: true,
             missing_geodata: MissingGeodata::Error,
             dial_mode: DialMode::Ip,
             sniffing_timeout_ms: 30,
@@ -99,6 +100,9 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> (Global, Fields)
     }
     if let Some(on) = fields.bool("disable_thp") {
         global.disable_thp = on;
+    }
+    if let Some(on) = fields.bool("nfqueue_enable") {
+        global.nfqueue_enable = on;
     }
     if fields.text("missing_geodata") == Some("skip") {
         global.missing_geodata = MissingGeodata::Skip;

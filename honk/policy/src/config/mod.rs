@@ -125,6 +125,8 @@ pub struct Global {
     pub log_flows: bool,
     /// Opt the process out of transparent huge pages.
     pub disable_thp: bool,
+    /// UDP flows that userspace finds direct go back to the kernel.
+    pub nfqueue_enable: bool,
     /// What a rule with missing geodata does to the configuration.
     pub missing_geodata: MissingGeodata,
     /// Whether flows are sniffed for a name, and what the name is used for.

@@ -303,7 +303,7 @@ impl Undecided for Waiting {
             target: target.filter(|_| !verdict.must),
         };
         self.settled = true;
-        gate.settle(&snapshot, &flow, &self.key, settled)
+        gate.settle(&snapshot, &flow, &self.key, seen, settled)
     }
 }
 

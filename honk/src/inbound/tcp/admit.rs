@@ -69,6 +69,7 @@ impl Worker {
             name,
             cold,
             guard,
+            back: _,
         } = route;
         if leaf.protocol == Protocol::Block {
             socket::reset_on_close(&accepted.fd);

@@ -94,7 +94,7 @@ impl Service {
         let wait = match state.look(datagram) {
             Some(finding) => {
                 let Some(wait) = state.flow.found(finding, self.waker(&hold)) else {
-                    return self.release(id, state, now);
+                    return self.release(id, state, Some(datagram), now);
                 };
                 state.checking = true;
                 wait
@@ -104,7 +104,7 @@ impl Service {
         state.seat = self.holds.take();
         if state.seat.is_none() || !self.backlog.take(datagram.len()) {
             self.counters.holds_full.inc();
-            return self.give_up_waiting(id, state, now);
+            return self.give_up_waiting(id, state, Some(datagram), now);
         }
         self.counters.held.inc();
         state.datagrams.push(datagram.into());
@@ -141,7 +141,7 @@ impl Service {
             self.counters.holds_full.inc();
             let state = slot.take()?;
             drop(slot);
-            return self.give_up_waiting(hold.id, state, now);
+            return self.give_up_waiting(hold.id, state, Some(datagram), now);
         }
         state.datagrams.push(datagram.into());
         if let Some(finding) = state.look(datagram) {
@@ -151,7 +151,7 @@ impl Service {
                 None => {
                     let state = slot.take()?;
                     drop(slot);
-                    self.release(hold.id, state, now);
+                    self.release(hold.id, state, None, now);
                 }
             }
         }
@@ -162,7 +162,7 @@ impl Service {
     fn settle(self: &Arc<Self>, hold: &Hold) {
         let state = lock(&hold.state).take();
         if let Some(state) = state {
-            self.give_up_waiting(hold.id, state, Instant::now());
+            self.give_up_waiting(hold.id, state, None, Instant::now());
         }
     }
 
@@ -170,6 +170,7 @@ impl Service {
         self: &Arc<Self>,
         id: FlowId,
         mut state: State,
+        last: Option<&[u8]>,
         now: Instant,
     ) -> Option<Arc<UdpFlow>> {
         if !state.checking {
@@ -177,11 +178,18 @@ impl Service {
             let finding = Finding::Timeout(Some(Kind::Quic));
             let _ = state.flow.found(finding, Box::new(|| {}));
         }
-        self.release(id, state, now)
+        self.release(id, state, last, now)
     }
 
-    /// Decides a flow and sends what was held of it.
-    fn release(self: &Arc<Self>, id: FlowId, state: State, now: Instant) -> Option<Arc<UdpFlow>> {
+    /// Decides a flow and sends what was held of it. Returns the flow if the last datagram, which
+    /// was not held, is still to be sent.
+    fn release(
+        self: &Arc<Self>,
+        id: FlowId,
+        state: State,
+        last: Option<&[u8]>,
+        now: Instant,
+    ) -> Option<Arc<UdpFlow>> {
         let State {
             flow,
             place,
@@ -190,7 +198,15 @@ impl Service {
         } = state;
         let bytes = datagrams.iter().map(|d| d.len()).sum();
         self.backlog.give_back(bytes);
-        let flow = self.enlist(id, flow.decide(), place, now);
+        let flow = match flow.decide() {
+            Ok(route) if route.back.is_some() => {
+                let mut datagrams = datagrams;
+                datagrams.extend(last.map(Box::from));
+                self.begin_back(id, route, place, datagrams, now);
+                return None;
+            }
+            decided => self.enlist(id, decided, place, now),
+        };
         let Ok(flow) = flow else {
             self.table.unhold(&id);
             // The one that led here was counted.
@@ -198,16 +214,23 @@ impl Service {
             self.counters.drop_policy.add(rest as u64);
             return None;
         };
-        let mut run: Vec<_> = datagrams
-            .iter()
-            .map(|d| (Arc::clone(&flow), &**d))
-            .collect();
+        self.send_all(&flow, &datagrams, now);
+        Some(flow)
+    }
+
+    /// Sends datagrams that came before their flow was decided.
+    pub(super) fn send_all(
+        self: &Arc<Self>,
+        flow: &Arc<UdpFlow>,
+        datagrams: &[Box<[u8]>],
+        now: Instant,
+    ) {
+        let mut run: Vec<_> = datagrams.iter().map(|d| (Arc::clone(flow), &**d)).collect();
         for (flow, datagram) in &run {
             self.table.touch_up(flow, now);
             flow.entry.counters.add_up(datagram.len() as u64);
         }
         self.send_run(&mut run);
-        Some(flow)
     }
 
     /// Decides the flow as soon as the check of its name is over. From a task of its own: the

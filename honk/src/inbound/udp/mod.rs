@@ -4,6 +4,7 @@
 //! datagrams to their tunnel without ever waiting. Tunnels are tasks that open the way out
 //! and bring replies back. Any source that answers reaches the client (full cone).
 
+mod back;
 mod carrier;
 mod dns;
 mod hold;
@@ -26,6 +27,7 @@ use std::{
 
 use tokio::{io::Interest, net::UdpSocket, runtime::Handle};
 
+pub(crate) use self::back::LINGER;
 use self::{
     reply::ReplyPool,
     service::Service,
@@ -56,6 +58,10 @@ pub(crate) struct Limits {
     pub(crate) tunnels: usize,
     /// Reply sockets kept open.
     pub(crate) replies: usize,
+    /// Flows that go back to the kernel at once, one socket each.
+    pub(crate) backs: usize,
+    /// How long such a flow is remembered, for datagrams that were on their way up.
+    pub(crate) linger: Duration,
 }
 
 /// Numbers for metrics.
@@ -98,6 +104,8 @@ impl Udp {
             tunnels: Mutex::new(Tunnels::new(limits.tunnels)),
             shares: Shares::new(limits.flows),
             holds: Cap::new(hold::MAX_HOLDS),
+            backs: Cap::new(limits.backs),
+            linger: limits.linger,
             backlog: Backlog::default(),
             replies: ReplyPool::new(replies, tproxy_port, limits.replies),
             accepting: AtomicBool::new(true),
@@ -133,7 +141,7 @@ impl Udp {
         self.stop_accepting();
         let mut tasks = std::mem::take(&mut *lock(&self.0.tasks));
         tasks.shutdown().await;
-        self.0.table.drop_holds();
+        self.0.table.drop_undecided();
         for flow in self.0.table.all() {
             self.0.end_flow(&flow, CloseReason::Shutdown);
         }

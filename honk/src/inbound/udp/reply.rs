@@ -124,6 +124,11 @@ impl ReplyPool {
         }
     }
 
+    /// Makes sockets that are not kept here.
+    pub(super) fn maker(&self) -> Arc<dyn ReplySockets> {
+        Arc::clone(&self.maker)
+    }
+
     /// Closes sockets nobody used lately.
     pub(super) fn sweep(&self, now: Instant) {
         let millis = self.millis(now);

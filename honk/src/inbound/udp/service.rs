@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use honk_policy::{
@@ -53,6 +53,10 @@ pub(super) struct Service {
     pub(super) shares: Arc<Shares>,
     /// Flows whose first datagrams are held.
     pub(super) holds: Arc<Cap>,
+    /// Flows on their way back to the kernel.
+    pub(super) backs: Arc<Cap>,
+    /// How long each of them is remembered afterwards.
+    pub(super) linger: Duration,
     pub(super) backlog: Backlog,
     pub(super) replies: ReplyPool,
     pub(super) accepting: AtomicBool,
@@ -134,6 +138,10 @@ impl Service {
                 self.counters.hits.inc();
                 Ok(self.held(&hold, payload, now))
             }
+            Found::Back(back) => {
+                self.counters.hits.inc();
+                Ok(self.sent_back(&id, &back, payload, now))
+            }
             Found::Refused(why) => {
                 self.counters.drop_policy.inc();
                 Err(why)
@@ -172,6 +180,10 @@ impl Service {
             target: OrigDst(id.target),
         };
         match self.admission.ask(&new) {
+            Ok(Answer::Go(route)) if route.back.is_some() => {
+                self.begin_back(id, route, place, vec![payload.into()], now);
+                Ok(None)
+            }
             Ok(Answer::Go(route)) => self.enlist(id, Ok(route), place, now).map(Some),
             Ok(Answer::Sniff(flow)) => Ok(self.sniff(id, flow, place, payload, now)),
             Err(refusal) => self.enlist(id, Err(refusal), place, now).map(Some),

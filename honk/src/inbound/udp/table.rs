@@ -18,7 +18,7 @@ use std::{
 use honk_policy::id::{GroupId, NodeId};
 use honk_wire::dns::Explanation;
 
-use super::{hold::Hold, shares::Place, tunnel::Tunnel};
+use super::{back::Back, hold::Hold, shares::Place, tunnel::Tunnel};
 use crate::{
     flow::{CloseReason, FlowEntry, FlowGuard},
     inbound::counters::{Cap, Seat},
@@ -83,6 +83,8 @@ pub(super) enum Found {
     Live(Arc<UdpFlow>),
     /// Not decided yet.
     Held(Arc<Hold>),
+    /// On its way back to the kernel.
+    Back(Arc<Back>),
     /// Drop: refused a moment ago.
     Refused(Explanation),
     Unknown,
@@ -92,6 +94,7 @@ pub(super) enum Found {
 enum Slot {
     Live(Arc<UdpFlow>),
     Held(Arc<Hold>),
+    Back(Arc<Back>),
     /// Until when and why; the seat gives its place back.
     Refused(Instant, Explanation, #[allow(dead_code)] Seat),
 }
@@ -119,6 +122,7 @@ impl Table {
         match self.shard(key).get(key) {
             Some(Slot::Live(flow)) => Found::Live(Arc::clone(flow)),
             Some(Slot::Held(hold)) => Found::Held(Arc::clone(hold)),
+            Some(Slot::Back(back)) => Found::Back(Arc::clone(back)),
             Some(Slot::Refused(until, why, _)) if *until > now => Found::Refused(*why),
             _ => Found::Unknown,
         }
@@ -161,7 +165,8 @@ impl Table {
     /// Stores a held flow, unless another receive loop was faster.
     pub(super) fn hold(&self, hold: &Arc<Hold>) {
         let mut shard = self.shard(&hold.id);
-        if !matches!(shard.get(&hold.id), Some(Slot::Live(_) | Slot::Held(_))) {
+        let known = |slot: &Slot| !matches!(slot, Slot::Refused(..));
+        if !shard.get(&hold.id).is_some_and(known) {
             shard.insert(hold.id, Slot::Held(Arc::clone(hold)));
         }
     }
@@ -174,10 +179,23 @@ impl Table {
         }
     }
 
-    /// Forgets all held flows.
-    pub(super) fn drop_holds(&self) {
+    /// Forgets all held flows and those on their way back.
+    pub(super) fn drop_undecided(&self) {
         for shard in &self.shards {
-            lock(shard).retain(|_, slot| !matches!(slot, Slot::Held(_)));
+            lock(shard).retain(|_, slot| !matches!(slot, Slot::Held(_) | Slot::Back(_)));
+        }
+    }
+
+    /// Stores a flow that is on its way back.
+    pub(super) fn set_back(&self, key: FlowId, back: &Arc<Back>) {
+        self.shard(&key).insert(key, Slot::Back(Arc::clone(back)));
+    }
+
+    /// Forgets it, if it is still there.
+    pub(super) fn unset_back(&self, key: &FlowId, back: &Arc<Back>) {
+        let mut shard = self.shard(key);
+        if matches!(shard.get(key), Some(Slot::Back(b)) if Arc::ptr_eq(b, back)) {
+            shard.remove(key);
         }
     }
 
@@ -234,8 +252,8 @@ impl Table {
                     }
                     true
                 }
-                // Its timer looks after it.
-                Slot::Held(_) => true,
+                // Their timers look after them.
+                Slot::Held(_) | Slot::Back(_) => true,
                 Slot::Refused(until, ..) => *until > now,
             });
         }
@@ -246,7 +264,7 @@ impl Table {
     pub(super) fn all(&self) -> Vec<Arc<UdpFlow>> {
         let live = |slot: &Slot| match slot {
             Slot::Live(flow) => Some(Arc::clone(flow)),
-            Slot::Held(_) | Slot::Refused(..) => None,
+            Slot::Held(_) | Slot::Back(_) | Slot::Refused(..) => None,
         };
         let of_shard = |s: &Mutex<HashMap<_, _>>| lock(s).values().filter_map(live).collect();
         self.shards.iter().flat_map::<Vec<_>, _>(of_shard).collect()

@@ -17,6 +17,7 @@ use tokio::{
 use super::{table::FlowId, *};
 use crate::{flow::Refusal, inbound::testkit::*};
 
+mod back;
 mod cold;
 mod sniffing;
 
@@ -55,6 +56,8 @@ const LIMITS: Limits = Limits {
     flows: 100,
     tunnels: 100,
     replies: 16,
+    backs: 16,
+    linger: Duration::from_millis(10),
 };
 
 async fn bed(world: Arc<World>) -> Bed {
@@ -344,6 +347,8 @@ async fn refusals_are_remembered_and_caps_are_counted() {
             flows: 8,
             tunnels: 1,
             replies: 16,
+            backs: 16,
+            linger: Duration::from_millis(10),
         },
     )
     .await;
@@ -382,6 +387,8 @@ async fn a_client_ends_at_its_share_of_tunnels_and_others_go_on() {
             flows: 100,
             tunnels: 12,
             replies: 16,
+            backs: 16,
+            linger: Duration::from_millis(10),
         },
     )
     .await;

@@ -63,8 +63,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "no effect",
-        "global { nfqueue_enable: false pprof_port: 6060 }",
-        &["W214 1:10", "W214 1:32"],
+        "global { disable_waiting_network: true pprof_port: 6060 }",
+        &["W214 1:10", "W214 1:40"],
         "",
     ),
     (

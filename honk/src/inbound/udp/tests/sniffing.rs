@@ -175,3 +175,44 @@ async fn stopping_forgets_what_is_held() {
     let counters = bed.udp.counters();
     assert_eq!((counters.flows, counters.held), (0, 0));
 }
+
+#[tokio::test]
+async fn a_hello_in_several_packets_goes_back_whole() {
+    let target = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let world = World::through(direct());
+    world.hand_back(true);
+    world.sniff(LONG);
+    let bed = bed(world).await;
+    let packets = initials("example.com", 3);
+    for packet in &packets {
+        bed.send(target.local_addr().unwrap(), packet);
+    }
+    let mut buffer = vec![0; 65_536];
+    for packet in &packets {
+        let n = timeout(PATIENCE, target.recv(&mut buffer)).await.unwrap();
+        assert_eq!(buffer[..n.unwrap()], packet[..]);
+    }
+    assert_eq!(bed.world.findings(), [named("example.com")]);
+    assert_eq!(bed.counts().handed_back, 1);
+    assert_eq!(bed.udp.0.backlog.bytes(), 0);
+}
+
+#[tokio::test]
+async fn no_datagram_is_lost_where_a_limit_sends_a_flow_back() {
+    let target = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let world = World::through(direct());
+    world.hand_back(true);
+    world.sniff(LONG);
+    let bed = bed(world).await;
+    let first = initials("example.com", 2).remove(0);
+    for _ in 0..9 {
+        bed.send(target.local_addr().unwrap(), &first);
+    }
+    assert_eq!(bed.counts().holds_full, 1);
+    let mut buffer = vec![0; 65_536];
+    for _ in 0..9 {
+        let n = timeout(PATIENCE, target.recv(&mut buffer)).await.unwrap();
+        assert_eq!(buffer[..n.unwrap()], first[..]);
+    }
+    assert_eq!(bed.udp.0.backlog.bytes(), 0);
+}
