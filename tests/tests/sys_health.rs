@@ -1,6 +1,7 @@
 //! Nodes that die, fall silent, slow down or flap, and groups that must follow in time.
 
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -218,6 +219,41 @@ fn a_reload_keeps_what_is_known() {
         becomes(&honk, "up1", false)?;
         let seen = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?;
         ensure!(seen.ip() == addr::HP2);
+        Ok(())
+    });
+}
+
+#[test]
+fn nodes_that_cannot_be_built_are_left_out() {
+    play("nodes_that_cannot_be_built_are_left_out", |scene| {
+        let bad = |count: u16| -> String {
+            let lines = (1..=count).map(|n| format!("bad{n}: 'socks5://0.0.0.0:{n}'\n"));
+            let nodes = format!("node {{\n{}", lines.collect::<String>());
+            config("fallback", "", "").replace("node {", &nodes)
+        };
+        let honk = Honk::start(&scene.lab, &bad(1))?;
+        ensure!(scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?.ip() == addr::HP);
+        let status = honk.home.json(&["status"])?;
+        let banner = status["banner"]["text"].as_str();
+        ensure!(banner == Some("1 node disabled: bad1"), "{status}");
+        ensure!(honk.metric("honk_node_rejections_total", "")? == 1.0);
+        let nodes = honk.home.json(&["node", "list"])?.to_string();
+        ensure!(nodes.contains("no server's"), "{nodes}");
+        let home = honk.home.clone();
+        let verdicts = home.state.join("state/verdicts.json");
+        ensure!(std::fs::metadata(&verdicts)?.permissions().mode() & 0o777 == 0o600);
+        ensure!(honk.stop()?.success());
+        // The word stands: the next start has nothing to find.
+        let honk = Honk::start_in(home.clone())?;
+        ensure!(honk.metric("honk_node_rejections_total", "")? == 0.0);
+        ensure!(honk.home.json(&["status"])?["banner"].is_null());
+        ensure!(honk.metric("honk_node_disabled", "node=\"bad1\"")? == 1.0);
+        ensure!(honk.stop()?.success());
+        // Eleven more are too many at once.
+        home.write(&bad(12))?;
+        let (status, text) = home.run_refused()?;
+        ensure!(status.code() == Some(3), "{status}: {text}");
+        ensure!(text.contains("--keep-checking"), "{text}");
         Ok(())
     });
 }

@@ -18,3 +18,4 @@ pub mod routing;
 pub mod score;
 pub mod subscription;
 pub mod time;
+pub mod verdict;

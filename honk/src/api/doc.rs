@@ -74,7 +74,18 @@ pub(crate) struct Status {
     pub(crate) rates: Rates,
     pub(crate) totals: Totals,
     pub(crate) memory: Memory,
+    /// Something that happened once and nobody has acknowledged.
+    #[serde(default)]
+    pub(crate) banner: Option<Banner>,
     pub(crate) warnings: Vec<Diag>,
+}
+
+/// A message to be acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Banner {
+    pub(crate) id: Id,
+    pub(crate) text: String,
+    pub(crate) nodes: Vec<Id>,
 }
 
 /// Why a state is what it is.
@@ -290,6 +301,9 @@ pub(crate) struct Node {
     pub(crate) builtin: bool,
     /// `alive` or `dead` for TCP; `unknown` for a node nobody has asked or used yet.
     pub(crate) state: String,
+    /// Why it is switched off.
+    #[serde(default)]
+    pub(crate) disabled: Option<Disabled>,
     pub(crate) duplicate_name: bool,
     /// Live flows through it.
     pub(crate) active: usize,
@@ -300,6 +314,16 @@ pub(crate) struct Node {
 pub(crate) struct NodeOrigin {
     pub(crate) id: Id,
     pub(crate) tag: String,
+}
+
+/// Why a node is switched off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Disabled {
+    /// `auto`: it cannot be built.
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    pub(crate) at: Ts,
+    pub(crate) body_hash: String,
 }
 
 /// One subscription.

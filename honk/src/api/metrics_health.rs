@@ -82,6 +82,13 @@ pub(super) fn health(engine: &Engine, page: &mut Page) {
     for (state, count) in states {
         page.count(&names::NODES, &[state], count);
     }
+    for node in snapshot.groups.nodes() {
+        if engine.judge.verdict(node).is_some() {
+            let labels = [&*node.id.0.to_string(), &node.name, "auto"];
+            page.count(&names::NODE_DISABLED, &labels, 1);
+        }
+    }
+    page.count(&names::NODE_REJECTIONS, &[], engine.judge.rejections());
     for group in snapshot.groups.groups() {
         let automatic = group.def.policy != Policy::Selector;
         let raised = group.def.timing(check_interval(&snapshot.config)).raised;

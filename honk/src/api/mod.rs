@@ -130,6 +130,7 @@ fn everything() -> Router<Shared> {
     let api = Router::new()
         .route("/", get(status::discovery))
         .route("/status", get(status::status))
+        .route("/banners/{id}/ack", post(status::acknowledge))
         .route("/groups", get(groups::list))
         .route("/groups/{id}", get(groups::one))
         .route("/groups/by-name/{name}", get(groups::by_name))

@@ -17,12 +17,15 @@ use serde_json::Value;
 
 use super::{
     Shared,
-    doc::{Node, NodeOrigin, Page},
+    doc::{Disabled, Node, NodeOrigin, Page},
     error::ApiError,
     metrics_health,
     query::{self, Nothing, Paging, Params},
 };
-use crate::app::{admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot};
+use crate::{
+    app::{admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot},
+    clock,
+};
 
 /// Filters of the list.
 #[derive(Debug, Deserialize)]
@@ -99,15 +102,17 @@ struct Facts<'a> {
     /// Groups that have it as a direct member.
     groups: HashMap<NodeId, Vec<String>>,
     health: Arc<View>,
+    engine: &'a Engine,
 }
 
 impl<'a> Facts<'a> {
-    fn of(engine: &Engine, snapshot: &'a Snapshot) -> Self {
+    fn of(engine: &'a Engine, snapshot: &'a Snapshot) -> Self {
         let report = engine.prober().map(Prober::report);
         let mut facts = Self {
             active: HashMap::new(),
             names: HashMap::new(),
             groups: HashMap::new(),
+            engine,
             health: report.map(|r| Arc::clone(&r.view)).unwrap_or_default(),
         };
         for flow in engine.registry.list() {
@@ -135,8 +140,16 @@ impl<'a> Facts<'a> {
             true => "tcp+udp",
             false => "tcp",
         };
+        let verdict = self.engine.judge.verdict(node);
+        let disabled = verdict.map(|verdict| Disabled {
+            by: "auto".to_owned(),
+            reason: verdict.reason,
+            at: clock::text(verdict.at_ms),
+            body_hash: verdict.body.to_string(),
+        });
         let state = match builtin {
             true => "alive",
+            false if disabled.is_some() => "disabled",
             false => metrics_health::state(&self.health, node.id),
         };
         Node {
@@ -151,6 +164,7 @@ impl<'a> Facts<'a> {
             groups: self.groups.get(&node.id).cloned().unwrap_or_default(),
             builtin,
             state: state.to_owned(),
+            disabled,
             duplicate_name: namesakes.is_some_and(|n| *n > 1),
             active: self.active.get(&node.id).copied().unwrap_or(0),
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use axum::{
     Json,
-    extract::State,
+    extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::{
     Shared,
-    doc::{Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
+    doc::{Banner, Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
+    error::ApiError,
     query::{Nothing, Params},
     subscriptions,
 };
@@ -110,6 +111,11 @@ fn document(shared: &Shared) -> Status {
         memory: Memory {
             rss_bytes: process::read().map_or(0, |p| p.resident),
         },
+        banner: engine.judge.banner().map(|banner| Banner {
+            id: banner.id.to_string(),
+            text: banner.text,
+            nodes: banner.nodes.iter().map(|n| n.0.to_string()).collect(),
+        }),
         warnings: snapshot
             .diagnostics
             .iter()
@@ -118,6 +124,24 @@ fn document(shared: &Shared) -> Status {
             .chain(subscriptions::warnings(engine))
             .chain(shared.warnings.iter().cloned())
             .collect(),
+    }
+}
+
+/// Takes the banner away.
+pub(super) async fn acknowledge(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    _: Params<Nothing>,
+) -> Result<StatusCode, ApiError> {
+    let known = id
+        .parse()
+        .is_ok_and(|id| shared.engine.judge.acknowledge(id));
+    match known {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(ApiError::not_found(
+            "banner",
+            "no such banner, or it is gone",
+        )),
     }
 }
 

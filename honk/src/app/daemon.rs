@@ -33,6 +33,7 @@ use super::{
     snapshot::Snapshot,
     source::Candidate,
     subscriptions,
+    verdicts::{Judge, Wish},
 };
 use crate::{
     api::server::{ApiSocket, Peers},
@@ -85,7 +86,13 @@ impl Daemon {
         let (groups, _) =
             GroupTable::build_with(&candidate.config, nodes, Some(groups), &mut Uuid::new_v4);
         let (groups, late) = remembered(groups, &candidate.revision, dirs);
-        candidate.groups = groups;
+        let judge = Judge::load(dirs.verdicts(), plan.keep_checking);
+        let waits = subscriptions.waits();
+        let off = judge.judge(&candidate.config, groups.nodes(), Wish::Operator, |node| {
+            waits && node.source.is_some()
+        });
+        let off = off.map_err(|e| Failure::new(e.exit(), e.code(), e.to_string()))?;
+        candidate.groups = groups.without(off);
         let late = if subscriptions.waits() {
             late
         } else {
@@ -113,6 +120,7 @@ impl Daemon {
             choices: dirs.choices(),
             late,
             subscriptions: Arc::clone(&hub),
+            judge,
         }));
         let waits = subscriptions.waits();
         hub.adopt(subscriptions, &engine.snapshot().config.nodes);

@@ -29,6 +29,7 @@ use super::{
     reload::ReloadLog,
     snapshot::Snapshot,
     source::Spec,
+    verdicts::Judge,
 };
 use crate::{
     api::doc::Rates,
@@ -134,6 +135,7 @@ pub(crate) struct Parts {
     /// Stored choices whose member is not there yet.
     pub(crate) late: Choices,
     pub(crate) subscriptions: Arc<Hub>,
+    pub(crate) judge: Judge,
 }
 
 /// The daemon.
@@ -159,6 +161,8 @@ pub(crate) struct Engine {
     /// Stored choices whose member is not there yet: nodes of subscriptions come later.
     pub(super) late: Mutex<Choices>,
     pub(crate) subscriptions: Arc<Hub>,
+    /// Who is off because it cannot be built.
+    pub(crate) judge: Judge,
     /// Warnings about groups that were logged after members changed.
     pub(super) told: Mutex<HashSet<String>>,
     /// Choices differ from those in the file.
@@ -217,6 +221,7 @@ impl Engine {
             choices: parts.choices,
             late: Mutex::new(parts.late),
             subscriptions: parts.subscriptions,
+            judge: parts.judge,
             told: Mutex::default(),
             unsaved: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Starting as u8),

@@ -24,7 +24,10 @@ pub(crate) use crate::probe::{
 
 impl Groups for Engine {
     fn plan(&self) -> Plan {
-        plan(&self.snapshot())
+        Plan {
+            off: self.judge.off(),
+            ..plan(&self.snapshot())
+        }
     }
 
     fn selections(&self) -> Vec<Selection> {
@@ -117,6 +120,7 @@ fn plan(snapshot: &Snapshot) -> Plan {
             groups,
             parallel: number(config, "ping_concurrency", 10),
         },
+        off: BTreeSet::new(),
         url: check_url(config),
         method: text(config, "tcp_check_http_method", "HEAD").into(),
         dns: check_dns(config),

@@ -29,3 +29,4 @@ pub(crate) mod source;
 pub(crate) mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testkit;
+pub(crate) mod verdicts;

@@ -90,6 +90,14 @@ pub(crate) fn status(text: &str) {
     send(&[NotifyState::Status(text)]);
 }
 
+/// A start takes longer than usual.
+pub(crate) fn checking(text: &str) {
+    const MORE: Duration = Duration::from_secs(30);
+    let micros = u32::try_from(MORE.as_micros()).unwrap_or(u32::MAX);
+    let more = NotifyState::ExtendTimeoutUsec(micros);
+    send(&[more, NotifyState::Status(text)]);
+}
+
 /// Everything is alive.
 pub(crate) fn watchdog() {
     send(&[NotifyState::Watchdog]);

@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) pin_root: PathBuf,
     pub(crate) api: bool,
     pub(crate) pidfile: bool,
+    /// Leave out nodes that cannot be built, however many there are.
+    pub(crate) keep_checking: bool,
     /// Start everything, then stop.
     pub(crate) check: bool,
 }

@@ -283,6 +283,7 @@ impl World {
             choices: dir.join("state/choices.json"),
             late: Choices::new(),
             subscriptions: Arc::new(hub),
+            judge: super::verdicts::Judge::load(dir.join("state/verdicts.json"), false),
         });
         engine.gatekeeper.committed(1, 1);
         engine.open().unwrap();

@@ -186,6 +186,9 @@ pub(crate) struct Run {
     /// Start without the API socket
     #[arg(long)]
     pub(crate) no_api: bool,
+    /// Leave out nodes that cannot be built, even more than 10
+    #[arg(long)]
+    pub(crate) keep_checking: bool,
     /// Start everything, report ready, stop
     #[arg(long)]
     pub(crate) check: bool,

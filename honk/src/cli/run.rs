@@ -36,6 +36,7 @@ pub(crate) fn run(invocation: &Invocation, args: Run) -> Result<Exit, Failure> {
         pin_root: args.bpf_pin_root,
         api: !args.no_api,
         pidfile: !args.disable_pidfile,
+        keep_checking: args.keep_checking,
         check: args.check,
     };
     daemon(plan, |data_dir| invocation.dirs(data_dir))

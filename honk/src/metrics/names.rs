@@ -151,6 +151,10 @@ families! {
         "Flows for which several leaves of an urltest group were tried, by why and with what success.";
     GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
         "TCP flows sent to a group's only node though it is dead.";
+    NODE_DISABLED Gauge "honk_node_disabled" ["node_id", "node", "by"]
+        "Always 1; a node that is off because it cannot be built.";
+    NODE_REJECTIONS Counter "honk_node_rejections_total" []
+        "Times that the builder rejected a node.";
     NODES Gauge "honk_nodes" ["state"]
         "Configured nodes: alive, dead, disabled, or unknown as long as nothing was observed.";
     SUB_NODES Gauge "honk_subscription_nodes" ["subscription"]

@@ -5,6 +5,7 @@
 //! paths (associations, names, tests of a server) are tasks here. Knows nodes, not groups.
 
 pub(crate) mod associate;
+pub(crate) mod build;
 pub(crate) mod counters;
 pub(crate) mod error;
 pub(crate) mod feed;

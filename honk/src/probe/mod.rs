@@ -12,7 +12,7 @@ mod task;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -57,6 +57,8 @@ pub(crate) trait Groups: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) setup: Setup,
+    /// Nodes that are switched off.
+    pub(crate) off: BTreeSet<NodeId>,
     /// What nodes are asked over HTTP.
     pub(crate) url: Arc<CheckUrl>,
     pub(crate) method: Arc<str>,

@@ -121,6 +121,7 @@ impl<G: Groups> Task<G> {
         }
         let mut out = Effects::default();
         let now = self.orders.shared.now();
+        self.monitor.disable(self.plan.off.clone());
         self.monitor
             .configure(self.plan.setup.clone(), now, &mut out);
         self.learned = None;

@@ -3,13 +3,7 @@
 //!
 //! Names and ids only. A file that cannot be read costs the choices, never the start.
 
-use std::{
-    collections::BTreeMap,
-    fs::OpenOptions,
-    io::{self, Read as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::Path,
-};
+use std::{collections::BTreeMap, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +11,6 @@ use super::file;
 
 /// Version of the records.
 const SCHEMA: u32 = 1;
-/// Larger files are not ours.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// A chosen member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -80,17 +71,9 @@ pub(crate) type Choices = BTreeMap<String, Record>;
 
 /// Reads the file; one that does not exist holds nothing.
 pub(crate) fn load(path: &Path) -> io::Result<Choices> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Choices::new()),
-        Err(e) => return Err(e),
+    let Some(text) = file::read(path)? else {
+        return Ok(Choices::new());
     };
-    let mut text = String::new();
-    file.take(MAX_BYTES).read_to_string(&mut text)?;
     let mut choices: Choices = serde_json::from_str(&text)?;
     choices.retain(|_, record| record.schema == SCHEMA);
     Ok(choices)
@@ -98,15 +81,9 @@ pub(crate) fn load(path: &Path) -> io::Result<Choices> {
 
 /// Replaces the file and brings it to the disk.
 pub(crate) fn save(path: &Path, choices: &Choices) -> io::Result<()> {
-    if let Some(dir) = path.parent().filter(|d| !d.is_dir()) {
-        std::fs::DirBuilder::new().mode(0o700).create(dir)?;
-    }
     let mut text = serde_json::to_vec_pretty(choices)?;
     text.push(b'\n');
-    file::replace(path, &text, 0o600)?;
-    let dir = path.parent().unwrap_or_else(|| Path::new("."));
-    OpenOptions::new().read(true).open(path)?.sync_all()?;
-    OpenOptions::new().read(true).open(dir)?.sync_all()
+    file::keep(path, &text)
 }
 
 #[cfg(test)]

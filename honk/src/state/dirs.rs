@@ -98,6 +98,10 @@ impl Dirs {
         self.state.join("api.secret")
     }
 
+    pub(crate) fn verdicts(&self) -> PathBuf {
+        self.state.join("state/verdicts.json")
+    }
+
     pub(crate) fn progress(&self) -> PathBuf {
         self.runtime.join("reload.json")
     }

@@ -1,11 +1,41 @@
 //! Atomic replacement of small files: readers see the old text or the new one.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
+
+/// Larger files are not ours.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The text of a file of the state directory; `None` when there is none.
+pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Replaces a file of the state directory, for nobody else to read, and brings it to the disk.
+pub(crate) fn keep(path: &Path, text: &[u8]) -> io::Result<()> {
+    if let Some(dir) = path.parent().filter(|d| !d.is_dir()) {
+        DirBuilder::new().mode(0o700).create(dir)?;
+    }
+    replace(path, text, 0o600)?;
+    let dir = path.parent().unwrap_or_else(|| Path::new("."));
+    OpenOptions::new().read(true).open(path)?.sync_all()?;
+    OpenOptions::new().read(true).open(dir)?.sync_all()
+}
 
 /// Writes a temporary file beside `path` and renames it over. Not synced to disk: the callers
 /// are runtime files, which a reboot removes anyway.

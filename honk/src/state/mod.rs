@@ -11,3 +11,4 @@ pub(crate) mod geodata;
 pub(crate) mod lock;
 pub(crate) mod progress;
 pub(crate) mod secret;
+pub(crate) mod verdicts;

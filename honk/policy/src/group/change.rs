@@ -1,9 +1,9 @@
 //! From one snapshot to the next: what is worked out anew, and what flows must know of it.
 
-use std::{rc::Rc, sync::Arc};
+use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
-    health::Health,
+    health::{Health, Without},
     live::{Live, Resolver, TCP, UDP, V4, V6},
     scan::Scans,
     standing::{self, Mark},
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::Policy,
     health::Touched,
-    id::{Family, GroupId, Network},
+    id::{Family, GroupId, Network, NodeId},
 };
 
 /// A new snapshot with what it changes for flows.
@@ -132,6 +132,19 @@ impl GroupTable {
         table.settle(&mut work);
         let changes = table.moved_since(self, at_ms);
         Update { table, changes }
+    }
+
+    /// The same table with nodes switched off, until the health engine says so itself.
+    #[must_use]
+    pub fn without(self, off: BTreeSet<NodeId>) -> Self {
+        if off.is_empty() {
+            return self;
+        }
+        let mut table = self;
+        let health = Arc::clone(&table.health);
+        table.health = Arc::new(Without { off, health });
+        table.judge_all();
+        table
     }
 
     /// Works out everything from the health at hand.

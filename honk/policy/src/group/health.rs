@@ -1,6 +1,6 @@
 //! Whether a node may be selected and how fast it answers: the seam to the health engine.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use crate::{
     health::{Condition, View},
@@ -44,6 +44,27 @@ impl Health for AllAlive {
 
     fn disabled(&self, _: NodeId) -> bool {
         false
+    }
+}
+
+/// The same health with nodes switched off that the engine does not know of yet.
+#[derive(Clone, Debug)]
+pub(super) struct Without {
+    pub(super) off: BTreeSet<NodeId>,
+    pub(super) health: Arc<dyn Health>,
+}
+
+impl Health for Without {
+    fn state(&self, node: NodeId, domain: Domain, family: Family) -> Option<NodeState> {
+        self.health.state(node, domain, family)
+    }
+
+    fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState> {
+        self.health.url_state(group, member, family)
+    }
+
+    fn disabled(&self, node: NodeId) -> bool {
+        self.off.contains(&node) || self.health.disabled(node)
     }
 }
 

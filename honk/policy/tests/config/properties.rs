@@ -151,3 +151,39 @@ proptest! {
         }
     }
 }
+
+// GI-11, for the canonical spelling: there is no other written form of the model yet.
+proptest! {
+    #[test]
+    fn membership_survives_the_canonical_spelling(
+        lines in prop::option::of(prop::collection::vec(prop::sample::select(FILTERS.to_vec()), 0..5)),
+    ) {
+        let filters: Vec<String> = lines.iter().flatten().map(|l| format!("  filter: {l}\n")).collect();
+        let text = format!(
+            "node {{ a: 'socks5://192.0.2.1:1' b: 'socks5://192.0.2.2:1' }}\n\
+             group {{ g {{\n{}  policy: fallback }}\n x {{ filter: name(a) }}\n y {{ filter: name(b) }} }}\n\
+             routing {{ fallback: g }}\n",
+            filters.concat()
+        );
+        let first = model(&text).expect("filters are no reason to refuse");
+        let canonical = format(&text).expect("what is accepted can be printed");
+        let again = model(&canonical).expect("what was printed is accepted");
+        prop_assert_eq!(&first.groups, &again.groups, "{}", canonical);
+        let declared = first.groups.iter().find(|g| g.name == "g").expect("declared");
+        prop_assert_eq!(declared.filters.is_none(), filters.is_empty(), "empty is not all");
+        prop_assert_eq!(format(&canonical).expect("twice"), canonical);
+    }
+}
+
+/// Lines that select, select nothing, or are ignored.
+const FILTERS: &[&str] = &[
+    "name(a)",
+    "",
+    "group()",
+    "group('x', 'y|x')",
+    "name(regex: '(')",
+    "group(x) && name(b)",
+    "!subtag('s') && name(keyword: \"a\")",
+    "subtag(regex: '^air', exact)",
+    "name('a, b') [add_latency: -20ms]",
+];

@@ -32,6 +32,7 @@ use super::{
     select::affected,
     snapshot::Snapshot,
     source::{self, Outcome, Purpose, Running},
+    verdicts::Wish,
 };
 use crate::{
     api::doc::ReloadState,
@@ -165,6 +166,23 @@ impl Engine {
         let subscriptions = std::mem::take(&mut candidate.subscriptions);
         candidate.groups =
             self.late_choices(candidate.groups, &candidate.revision, subscriptions.waits());
+        let waits = subscriptions.waits();
+        let nodes = candidate.groups.nodes();
+        let off = self
+            .judge
+            .judge(&candidate.config, nodes, Wish::Operator, |node| {
+                waits && node.source.is_some()
+            });
+        candidate.groups = match off {
+            Ok(off) => candidate.groups.without(off),
+            Err(refused) => {
+                let message = refused.to_string();
+                let code = refused.code();
+                let finding = Diagnostic::new(Severity::Error, "", code, None, message.clone());
+                findings.add(finding);
+                return self.rejected(&findings, &message);
+            }
+        };
         let next = Snapshot::new(candidate, &findings, before.generation + 1).after(&before);
         let changed = changed(&before, &next);
         self.reloads

@@ -23,6 +23,7 @@ use super::{
     engine::{Engine, Phase},
     reload::Trigger,
     snapshot::Snapshot,
+    verdicts::Wish,
 };
 pub(crate) use crate::subscription::{FetchResult, View};
 use crate::{
@@ -165,6 +166,20 @@ impl Engine {
         if let Some(error) = found.iter().find(|d| d.severity == Severity::Error) {
             return Refreshed::Refused(error.message.clone());
         }
+        // What the start waits for belongs to it.
+        let wish = match self.phase() {
+            Phase::Starting => Wish::Operator,
+            Phase::Running | Phase::Suspended | Phase::Stopping => Wish::Background,
+        };
+        let judged = self
+            .judge
+            .judge(&before.config, groups.nodes(), wish, |node| {
+                waits && node.source.is_some_and(|source| source != id)
+            });
+        let groups = match judged {
+            Ok(off) => groups.without(off),
+            Err(refused) => return Refreshed::Refused(refused.to_string()),
+        };
         let next = Arc::new(before.refreshed(groups));
         self.current.store(Arc::clone(&next));
         if let Err(error) = self.kernel.write_groups(&next.groups.slots()) {

@@ -6,7 +6,10 @@ use super::{
     invariants::{GROUPS, cases, defs, pool, reachable},
     *,
 };
-use crate::group::{ChooseError, Member, Scope, Source, admit::admitted, member as membership};
+use crate::{
+    group::{ChooseError, Member, Scope, Source, admit::admitted, member as membership},
+    node::Origin,
+};
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -443,6 +446,60 @@ proptest! {
         prop_assert_eq!(builtin(&base), spelled);
         prop_assert!(!builtin(&of(vec![FilterLine::Nodes(vec![extra])])));
         prop_assert!(!builtin(&members(all("g"))));
+    }
+
+    // GI-14
+    #[test]
+    fn a_renamed_subscription_moves_by_its_tag_and_by_nothing_else(
+        from in vec(0..2usize, 4),
+        wanted in select(vec!["old", "new", "other"]),
+        named in vec(select(vec!["a", "b", "c"]), 1..3),
+        negated in any::<bool>(),
+    ) {
+        let of = |tags: [&str; 2]| -> Vec<Arc<Node>> {
+            let nodes = pool().into_iter().zip(&from);
+            let node = |(node, which): (Node, &usize)| Arc::new(Node {
+                origin: Some(Arc::new(Origin {
+                    subscription: Uuid::from_u128(*which as u128),
+                    tag: tags[*which].to_owned(),
+                })),
+                ..node
+            });
+            nodes.map(node).collect()
+        };
+        let tag = subtag([exact(wanted)]);
+        let tag = if negated { not(tag) } else { tag };
+        let groups = [
+            all("all"),
+            group("named", [names(&named)]),
+            group("tagged", [FilterLine::Nodes(vec![tag])]),
+        ];
+        let table = |nodes: &[Arc<Node>], previous: Option<&GroupTable>| {
+            let nodes: Vec<Node> = nodes.iter().map(|n| (**n).clone()).collect();
+            GroupTable::of(&nodes, &groups, TOLERANCE, previous, &mut Uuid::new_v4).0
+        };
+        let members = |table: &GroupTable, group: &str| -> Vec<u128> {
+            let members = at(table, group).members.iter();
+            members.map(|m| match m.id() {
+                MemberId::Node(id) => number(id),
+                MemberId::Group(_) => 0,
+            }).collect()
+        };
+        let before = table(&of(["old", "other"]), None);
+        let after = table(&of(["new", "other"]), Some(&before));
+        for group in ["all", "named"] {
+            prop_assert_eq!(members(&before, group), members(&after, group));
+        }
+        // A node follows the present tag of the subscription that brought it.
+        let tags = ["new", "other"];
+        let expected: Vec<u128> = (1..=4u128)
+            .zip(&from)
+            .filter(|(_, which)| (tags[**which] == wanted) != negated)
+            .map(|(id, _)| id)
+            .collect();
+        prop_assert_eq!(members(&after, "tagged"), expected);
+        // Nobody became another node on the way.
+        prop_assert!(before.nodes().iter().zip(after.nodes()).all(|(a, b)| a.id == b.id));
     }
 
     // GI-19
