@@ -1,5 +1,8 @@
 //! Flow entries that belong to a live relay. The janitor leaves them alone; the relay's end
 //! gives them back.
+//!
+//! The pin is this table and nothing in the kernel: no program asks whether an entry is claimed,
+//! and two calls per connection are worth saving.
 
 use std::{
     collections::HashMap,
@@ -9,8 +12,7 @@ use std::{
 
 use honk_common::{
     flow::{
-        FLAG_AMBIGUOUS, FLAG_PRELIM, FLOW_ACTIVE, FLOW_CLAIMED, FLOW_CLOSING, FLOW_REINJECT,
-        FlowVal, FlowWord,
+        FLAG_AMBIGUOUS, FLAG_PRELIM, FLOW_ACTIVE, FLOW_CLOSING, FLOW_REINJECT, FlowVal, FlowWord,
     },
     key::{FlowKey, PROTO_TCP},
     outbound::DIRECT,
@@ -35,16 +37,12 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Pins the entry and marks it in the kernel.
-    pub(super) fn claim(&self, flows: &Flows, key: &FlowKey, seen: &FlowVal) {
-        {
-            let mut table = self.lock();
-            let claim = table.entry(*key).or_insert(Claim { count: 0, isn: 0 });
-            claim.count += 1;
-            claim.isn = seen.isn;
-        }
-        // Only the mark is lost when this fails; the pin above is what protects the entry.
-        let _ = set_state(flows, key, seen.isn, FLOW_CLAIMED);
+    /// Pins the entry.
+    pub(super) fn claim(&self, key: &FlowKey, seen: &FlowVal) {
+        let mut table = self.lock();
+        let claim = table.entry(*key).or_insert(Claim { count: 0, isn: 0 });
+        claim.count += 1;
+        claim.isn = seen.isn;
     }
 
     /// Gives an entry back after its relay ended. A TCP entry lingers as closing, so that the
@@ -64,7 +62,7 @@ impl Claims {
             isn
         };
         let result = if key.proto == PROTO_TCP {
-            set_state(flows, key, isn, FLOW_CLOSING)
+            set_closing(flows, key, isn)
         } else {
             flows.delete(key).map(drop)
         };
@@ -127,15 +125,17 @@ pub(super) fn handed_back(flows: &Flows, key: &FlowKey) {
     }
 }
 
-/// Sets the state of an entry, unless the key has begun a new lifecycle meanwhile.
-fn set_state(flows: &Flows, key: &FlowKey, isn: u32, state: u8) -> io::Result<()> {
+/// Marks an entry as closing, unless the client's FIN did already or the key has begun a new
+/// lifecycle meanwhile.
+fn set_closing(flows: &Flows, key: &FlowKey, isn: u32) -> io::Result<()> {
     let Some(mut value) = flows.lookup(key)? else {
         return Ok(());
     };
-    if value.isn != isn {
+    let word = FlowWord::unpack(value.word);
+    if value.isn != isn || word.state == FLOW_CLOSING {
         return Ok(());
     }
-    let word = FlowWord::unpack(value.word);
+    let state = FLOW_CLOSING;
     value.word = FlowWord { state, ..word }.pack();
     flows.replace(key, &value).map(drop)
 }

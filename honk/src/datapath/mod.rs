@@ -221,7 +221,7 @@ impl Datapath {
     /// Takes an entry over for a relay: it will not expire until released.
     pub(crate) fn claim(&self, key: &FlowKey, seen: &FlowVal) {
         let shared = &self.0.shared;
-        shared.claims.claim(&shared.maps.flow, key, seen);
+        shared.claims.claim(key, seen);
     }
 
     /// Ends a claim; the entry goes.

@@ -94,15 +94,13 @@ impl Lane {
         self.pipe.is_some()
     }
 
-    /// Passes the end of the source on; true the first time.
-    pub(crate) fn finish(&mut self, to: &End) -> bool {
-        let first = self.tail == Tail::Ended;
-        if first {
+    /// Passes the end of the source on, once.
+    pub(crate) fn finish(&mut self, to: &End) {
+        if self.tail == Tail::Ended {
             self.tail = Tail::Finished;
             // A destination that is gone already shows up as an error of the other lane.
             let _ = net::shutdown(&to.fd, Shutdown::Write);
         }
-        first
     }
 
     /// Gives an empty pipe back.
@@ -220,11 +218,19 @@ impl Lane {
         } else {
             SendFlags::NOSIGNAL
         };
-        let data = &buffer[..n];
+        if from.fin && n < size {
+            self.tail = Tail::Ended;
+        }
+        let skipped = from.skip.min(n);
+        from.skip -= skipped;
+        let data = &buffer[skipped..n];
+        if data.is_empty() {
+            return Ok(true);
+        }
         let sent = net::send(&to.fd, data, flags).map_err(io::Error::from);
         let sent = unblocked(sent, &mut to.writable)?;
         *moved += sent as u64;
-        if sent < n {
+        if sent < data.len() {
             to.writable = false;
             self.pending = data[sent..].to_vec();
             self.at = 0;

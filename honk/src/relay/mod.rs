@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use self::lane::{Lane, Pump};
 use crate::{
     flow::{CloseReason, FlowCounters},
-    socket::{self, pipe::PipePool},
+    socket::pipe::PipePool,
 };
 
 /// Bytes of the shared copy buffer.
@@ -46,8 +46,12 @@ pub(crate) struct End {
     pub(crate) fd: OwnedFd,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has sent its FIN: after the data that is there comes the end.
+    /// The peer has sent its FIN or an error: after the data that is there comes the end.
     pub(crate) hangup: bool,
+    /// It was a FIN and no error, so the data that is there is all there will ever be.
+    pub(crate) fin: bool,
+    /// Bytes in front of the stream that have been looked at and are nobody's data.
+    pub(crate) skip: usize,
 }
 
 impl End {
@@ -58,6 +62,8 @@ impl End {
             readable: true,
             writable: true,
             hangup: false,
+            fin: false,
+            skip: 0,
         }
     }
 }
@@ -115,16 +121,9 @@ impl Relay {
         match (self.up.at_end(), self.down.at_end()) {
             // Closing sends the FIN that is still owed, so no shutdown is needed.
             (true, true) => return Step::Closed(CloseReason::Eof),
-            (true, false) => {
-                self.up.finish(&self.server);
-            }
-            (false, true) => {
-                if self.down.finish(&self.client) {
-                    // Our acknowledgements wait for data, and the client may be slow to
-                    // close: without this one the server would probe for its FIN.
-                    socket::delay_acks(&self.server.fd, false);
-                }
-            }
+            (true, false) => self.up.finish(&self.server),
+            // The server's FIN is acknowledged by ours, or by the kernel a moment later.
+            (false, true) => self.down.finish(&self.client),
             (false, false) => {}
         }
         if again { Step::Again } else { Step::Wait }

@@ -42,14 +42,28 @@ pub(super) struct Pace {
     pub(super) measure: Duration,
 }
 
+/// What is compared, and where the load comes from.
+pub(super) struct Case<'a> {
+    pub(super) name: &'a str,
+    /// The first one against each of the others.
+    pub(super) engines: &'a [Engine],
+    /// Ratios wanted of throughput and of connections.
+    pub(super) targets: [f64; 2],
+    pub(super) seats: Seats,
+    /// The origins run on the upstream's host. What lies behind an upstream is the same for
+    /// every engine, so the less of the machine it takes the more is seen of the engines.
+    pub(super) origin_beside_upstream: bool,
+}
+
 /// Compares the first engine with each of the others.
-pub(super) fn compare(
-    case: &str,
-    engines: &[Engine],
-    targets: [f64; 2],
-    seats: Seats,
-    settings: &Settings,
-) -> Result<Vec<Line>> {
+pub(super) fn compare(case: &Case<'_>, settings: &Settings) -> Result<Vec<Line>> {
+    let Case {
+        name: case,
+        engines,
+        targets,
+        seats,
+        origin_beside_upstream: beside,
+    } = *case;
     let (wanted, pace) = if settings.quick {
         (
             9,
@@ -72,7 +86,16 @@ pub(super) fn compare(
     };
     let engines: Vec<Engine> = engines.iter().copied().filter(chosen).collect();
     let lab = Lab::new(Profile::Flat)?;
-    let _targets = target::Targets::start(&lab.ho, scene::PROXIED, seats)?;
+    let origin = if beside {
+        lab.ip(
+            &lab.hp,
+            &format!("address add {}/32 dev lo\n", scene::PROXIED),
+        )?;
+        &lab.hp
+    } else {
+        &lab.ho
+    };
+    let _targets = target::Targets::start(origin, scene::PROXIED, seats)?;
     let _upstream = upstream::Upstream::start(&lab.hp, addr::HP)?;
     let mut rounds: Vec<Round> = Vec::new();
     while rounds.iter().filter(|round| clean(round)).count() < wanted && rounds.len() < 2 * wanted {

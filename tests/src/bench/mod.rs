@@ -20,7 +20,7 @@ mod upstream;
 use std::io::Write;
 
 use anyhow::{Context as _, Result};
-use compare::compare;
+use compare::{Case, compare};
 use engine::Engine;
 use seat::Seats;
 use serde::Serialize;
@@ -77,24 +77,24 @@ pub fn run(settings: &Settings) -> Result<()> {
     let wants = |case: &str| settings.cases.is_empty() || settings.cases.iter().any(|c| c == case);
     let mut sink = Sink::open(settings.json.as_deref())?;
     if wants("direct") {
-        let engines = [Engine::HonkDirect, Engine::Kernel];
-        sink.add(compare(
-            "direct",
-            &engines,
-            [0.97, 0.90],
-            Seats::Apart,
-            settings,
-        )?)?;
+        let case = Case {
+            name: "direct",
+            engines: &[Engine::HonkDirect, Engine::Kernel],
+            targets: [0.97, 0.90],
+            seats: Seats::Apart,
+            origin_beside_upstream: false,
+        };
+        sink.add(compare(&case, settings)?)?;
     }
     if wants("relay") {
-        let engines = [Engine::HonkRelay, Engine::SingBox, Engine::Mihomo];
-        sink.add(compare(
-            "relay",
-            &engines,
-            [1.0, 1.5],
-            Seats::Free,
-            settings,
-        )?)?;
+        let case = Case {
+            name: "relay",
+            engines: &[Engine::HonkRelay, Engine::SingBox, Engine::Mihomo],
+            targets: [1.0, 1.5],
+            seats: Seats::Free,
+            origin_beside_upstream: true,
+        };
+        sink.add(compare(&case, settings)?)?;
     }
     if wants("datapath") {
         let figures = datapath_figures(settings.quick)?;

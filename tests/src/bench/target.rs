@@ -125,7 +125,9 @@ fn one_shot(listener: OwnedFd, stop: &AtomicBool) -> rustix::io::Result<()> {
             };
             match recv(&*socket, &mut buffer, RecvFlags::empty()) {
                 Ok((1.., _)) => {
-                    let _ = send(&*socket, &[b'.'; 64], SendFlags::NOSIGNAL);
+                    // With the FIN of the close behind it in the same segment.
+                    let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+                    let _ = send(&*socket, &[b'.'; 64], flags);
                     streams.remove(token);
                 }
                 Err(Errno::AGAIN) => {}

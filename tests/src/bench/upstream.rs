@@ -81,6 +81,8 @@ struct Half {
     pipe: Option<(OwnedFd, OwnedFd)>,
     in_pipe: usize,
     ended: bool,
+    /// The last call found nothing; true until the next event.
+    drained: bool,
     shut: bool,
 }
 
@@ -223,9 +225,16 @@ fn pump(
     half: &mut Half,
     scratch: &mut [u8],
 ) -> rustix::io::Result<()> {
+    half.drained = false;
     loop {
         if !half.left.is_empty() {
-            match send(to, &half.left, SendFlags::NOSIGNAL) {
+            // The FIN that is due then travels with the data.
+            let more = if half.ended {
+                SendFlags::MORE
+            } else {
+                SendFlags::empty()
+            };
+            match send(to, &half.left, SendFlags::NOSIGNAL | more) {
                 Ok(sent) => drop(half.left.drain(..sent)),
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(error) => return Err(error),
@@ -250,6 +259,9 @@ fn pump(
             }
             return Ok(());
         }
+        if half.drained {
+            return Ok(());
+        }
         if half.moved > SPLICE_AFTER && half.pipe.is_none() {
             let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
             let _ = fcntl_setpipe_size(&entry, PIPE);
@@ -258,10 +270,7 @@ fn pump(
         let read = match &half.pipe {
             Some((_, entry)) => splice(from, None, entry, None, PIPE, SpliceFlags::NONBLOCK)
                 .inspect(|length| half.in_pipe += length),
-            None => recv(from, &mut *scratch, RecvFlags::empty()).map(|(length, _)| {
-                half.left.extend(&scratch[..length]);
-                length
-            }),
+            None => take(from, half, scratch),
         };
         match read {
             Ok(0) => half.ended = true,
@@ -270,4 +279,18 @@ fn pump(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Takes what is there, and learns with the same number of calls whether that was the end.
+fn take(from: &OwnedFd, half: &mut Half, scratch: &mut [u8]) -> rustix::io::Result<usize> {
+    let (length, _) = recv(from, &mut *scratch, RecvFlags::empty())?;
+    half.left.extend(&scratch[..length]);
+    if (1..scratch.len()).contains(&length) {
+        match recv(from, &mut *scratch, RecvFlags::empty()) {
+            Ok((0, _)) => half.ended = true,
+            Ok((more, _)) => half.left.extend(&scratch[..more]),
+            Err(_) => half.drained = true,
+        }
+    }
+    Ok(length)
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use honk_common::{
-    flow::{FLOW_CLAIMED, FLOW_CLOSING, FlowWord},
+    flow::{FLOW_ACTIVE, FLOW_CLAIMED, FLOW_CLOSING, FlowWord},
     key::{PROTO_TCP, PROTO_UDP},
     outbound::USER_FIRST,
     param::{GATE_CLOSED, GATE_OPEN, OWN_MARK_DEFAULT},

@@ -21,7 +21,7 @@ fn tcp_is_accepted_with_its_destination() {
             assert_eq!(FlowWord::unpack(seen.word).ordinal, USER_FIRST);
             dp.claim(&key, &seen);
             let state = |dp: &Datapath| dp.lookup(&key).map(|v| FlowWord::unpack(v.word).state);
-            assert_eq!(state(&dp), Some(FLOW_CLAIMED));
+            assert_eq!(state(&dp), Some(FLOW_ACTIVE));
             client.write_all(b"ping").unwrap();
             let mut got = [0; 4];
             server.read_exact(&mut got).unwrap();

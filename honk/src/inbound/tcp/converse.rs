@@ -28,6 +28,15 @@ use crate::{
     socket,
 };
 
+/// What the server sent in one piece with the last answer of the handshake.
+#[derive(Debug)]
+pub(super) enum Early {
+    /// Bytes behind the answer, taken off the socket with it.
+    Read(Vec<u8>),
+    /// Everything is still in the socket, with this much of the answer in front.
+    Unread(usize),
+}
+
 impl Worker {
     /// Sends what the handshake wants to say; false when the flow has failed.
     pub(super) fn flush(&mut self, token: Token) -> bool {
@@ -62,7 +71,14 @@ impl Worker {
             let (Some(fd), Some(handshake)) = (&dial.socket, &mut dial.handshake) else {
                 break;
             };
-            let n = match net::recv(fd, &mut scratch[..], RecvFlags::empty()) {
+            // Looking first and taking later saves a packet: taking the answer acknowledges it
+            // at once, but the client's first bytes, if they are here, can do that.
+            let look = if dial.pipelined {
+                RecvFlags::PEEK
+            } else {
+                RecvFlags::empty()
+            };
+            let n = match net::recv(fd, &mut scratch[..], look) {
                 Ok((n, _)) => n,
                 Err(rustix::io::Errno::AGAIN) => break,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -80,6 +96,11 @@ impl Worker {
             let before = handshake.stage();
             match handshake.read(&scratch[..n], &mut dial.out) {
                 Ok(Progress::More) => {
+                    if dial.pipelined
+                        && net::recv(fd, &mut scratch[..n], RecvFlags::empty()).is_err()
+                    {
+                        break;
+                    }
                     if dial.pipelined && dial.server.as_ref().is_some_and(|s| s.holds_back()) {
                         // It waits for the acknowledgement of this answer before the next,
                         // and we have nothing to send with it.
@@ -94,7 +115,11 @@ impl Worker {
                 }
                 Ok(Progress::Done(used)) => {
                     // Empty as a rule: most servers send nothing before they are asked.
-                    let early = scratch.get(used..n).unwrap_or(&[]).to_vec();
+                    let early = if dial.pipelined {
+                        Early::Unread(used)
+                    } else {
+                        Early::Read(scratch.get(used..n).unwrap_or(&[]).to_vec())
+                    };
                     agreed = Some((n == scratch.len(), early));
                     break;
                 }
@@ -116,7 +141,7 @@ impl Worker {
     }
 
     /// Hands the flow over to the relay. `flags` tell whether the server has more to read.
-    pub(super) fn relay(&mut self, token: Token, flags: EventFlags, early: Vec<u8>) {
+    pub(super) fn relay(&mut self, token: Token, flags: EventFlags, early: Early) {
         let Some(flow) = self.flows.get_mut(token) else {
             return;
         };
@@ -146,11 +171,17 @@ impl Worker {
             return self.hand_to_dns(token, client, socket, early);
         }
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        let (early, skip) = match early {
+            Early::Read(bytes) => (bytes, 0),
+            Early::Unread(length) => (Vec::new(), length),
+        };
         let server_end = End {
             fd: socket,
-            readable: ended || flags.contains(EventFlags::IN),
+            readable: ended || skip > 0 || flags.contains(EventFlags::IN),
             writable: true,
             hangup: ended,
+            fin: flags.contains(EventFlags::RDHUP) && !flags.contains(EventFlags::ERR),
+            skip,
         };
         // Dropping the dial gives its permit back.
         flow.phase = Phase::Relaying(Box::new(Relay::new(End::new(client), server_end, early)));
@@ -161,7 +192,15 @@ impl Worker {
     }
 
     /// A connection to port 53 is carried message by message, elsewhere.
-    fn hand_to_dns(&mut self, token: Token, client: OwnedFd, server: OwnedFd, early: Vec<u8>) {
+    fn hand_to_dns(&mut self, token: Token, client: OwnedFd, server: OwnedFd, early: Early) {
+        let early = match early {
+            Early::Read(bytes) => bytes,
+            Early::Unread(length) => {
+                // They have been seen, so they are there to be taken.
+                let _ = net::recv(&server, &mut vec![0; length][..], RecvFlags::empty());
+                Vec::new()
+            }
+        };
         // The client is not watched before the relay.
         let _ = epoll::delete(&self.epoll, &server);
         if let Some(Flow { guard, seat, .. }) = self.flows.remove(token) {

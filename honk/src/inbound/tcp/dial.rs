@@ -10,6 +10,7 @@ use honk_wire::{Target, socks5::Mode};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{
+    converse::Early,
     flow::{Dial, Phase},
     slab::Token,
     worker::{SERVER_EVENTS, Worker},
@@ -120,7 +121,7 @@ impl Worker {
         };
         dial.connected = true;
         let Some(server) = &dial.server else {
-            return self.relay(token, flags, Vec::new());
+            return self.relay(token, flags, Early::Unread(0));
         };
         if let Some(candidates) = &dial.candidates {
             candidates.worked();

@@ -7,6 +7,7 @@ use honk_policy::{group::Rivals, id::Network};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{
+    converse::Early,
     flow::{Phase, Race},
     mailbox::Command,
     slab::Token,
@@ -109,7 +110,7 @@ impl Worker {
                     Some((server, candidates)) => (Some(server), Some(candidates)),
                     None => (None, None),
                 };
-                self.relay(token, EventFlags::empty(), reached.early);
+                self.relay(token, EventFlags::empty(), Early::Read(reached.early));
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a socket is not watched");

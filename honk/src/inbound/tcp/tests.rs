@@ -19,6 +19,7 @@ use crate::{
     socket::Accepted,
 };
 
+mod proven;
 mod race;
 mod sniffing;
 mod spread;

@@ -319,6 +319,7 @@ impl Worker {
         end.readable |= broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         end.writable |= broken || flags.contains(EventFlags::OUT);
         end.hangup |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        end.fin |= flags.contains(EventFlags::RDHUP) && !flags.contains(EventFlags::ERR);
         if flags.contains(EventFlags::ERR) && relay.error_is_final(side) {
             self.close(token.flow(), CloseReason::Reset);
         } else {
