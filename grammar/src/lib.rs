@@ -29,6 +29,7 @@ mod tree;
 
 pub use load::{Parsed, parse, parse_document, parse_text};
 pub use loader::{LoadError, Loaded, Loader};
+pub use mask::masked;
 pub use print::{FormatError, format};
 pub use redact::{is_secret_key, redact};
 pub use suggest::suggest;

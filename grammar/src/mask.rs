@@ -8,6 +8,23 @@ use crate::{
     redact::is_secret_key,
 };
 
+/// The text of a file with links and secret values as `***`, for people who compare texts.
+#[must_use]
+pub fn masked(text: &str) -> String {
+    let parsed = crate::load::parse_text("", text);
+    let plain = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+    let mut shown = String::with_capacity(plain.len());
+    let mut from = 0;
+    for (start, end) in secrets(plain, &parsed.sections, None) {
+        let (start, end) = (start as usize, end as usize);
+        shown.push_str(plain.get(from..start).unwrap_or_default());
+        shown.push_str("***");
+        from = end;
+    }
+    shown.push_str(plain.get(from..).unwrap_or_default());
+    shown
+}
+
 /// Byte ranges, in order, none touching the next.
 pub(crate) type Ranges = Vec<(u32, u32)>;
 

@@ -258,11 +258,16 @@ impl Honk {
 
     /// The page of metrics.
     pub fn metrics(&self) -> Result<String> {
+        self.api("/metrics")
+    }
+
+    /// What the API answers to a `GET`.
+    pub fn api(&self, path: &str) -> Result<String> {
         let mut curl = Command::new("curl");
         curl.arg("-sS")
             .arg("--unix-socket")
             .arg(self.home.runtime.join("api.sock"));
-        tool::run(curl.arg("http://localhost/metrics"))
+        tool::run(curl.arg(format!("http://localhost{path}")))
     }
 
     /// Sum of all samples of a metric whose labels contain `label`; 0 when there is none.

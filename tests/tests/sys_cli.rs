@@ -238,7 +238,15 @@ fn the_api_over_tcp_serves_the_lan_with_a_token_and_nobody_without() {
             let bearer = format!("Authorization: Bearer {token}");
             ensure!(ask(std::slice::from_ref(&bearer))? == "200");
             ensure!(ask(&[format!("{bearer}x")])? == "401");
-            ensure!(ask(&[bearer, "Host: evil.example".to_owned()])? == "403");
+            ensure!(ask(&[bearer.clone(), "Host: evil.example".to_owned()])? == "403");
+            let mut curl = scene.lab.hc1.command("curl");
+            curl.args(["-sS", "--max-time", "20", "-X", "PUT"]);
+            curl.args(["-H", &bearer, "-d", r#"{"name":"up2"}"#]);
+            curl.args(["-o", "/dev/null", "-w", "%{http_code}"]);
+            let chosen = tool::run(curl.arg(format!("{url}/proxies/proxy")))?;
+            ensure!(chosen == "204", "{chosen}");
+            let from = scene.lab.hc1.run(|| client::whoami_tcp(PROXIED))?;
+            ensure!(from.ip() == addr::HP2, "a dashboard chose another upstream");
             // The command line takes the same way.
             honk.home.must(&["group", "list", "--api", &url])?;
             let other = honk.home.state.join("other");

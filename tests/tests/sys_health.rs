@@ -257,3 +257,49 @@ fn nodes_that_cannot_be_built_are_left_out() {
         Ok(())
     });
 }
+
+#[test]
+fn ctrl_c_calls_a_measurement_off_at_the_daemon() {
+    play("ctrl_c_calls_a_measurement_off_at_the_daemon", |scene| {
+        let honk = Honk::start(&scene.lab, &config("fallback", "check_interval: 15m", ""))?;
+        becomes(&honk, "up1", true)?;
+        let up1 = scene.up1.as_ref().context("up1")?;
+        up1.faults().set(Fault::Blackhole);
+        let args = ["--json", "node", "ping", "up1", "--timeout", "30s"];
+        let mut command = honk.home.command(&args)?;
+        command.stdout(std::process::Stdio::piped());
+        let mut child = command.spawn()?;
+        let states = || -> Option<Vec<String>> {
+            let text = honk.api("/api/v1/tests").ok()?;
+            let list: serde_json::Value = serde_json::from_str(&text).ok()?;
+            let items = list["items"].as_array()?.iter();
+            Some(
+                items
+                    .filter_map(|t| t["state"].as_str().map(str::to_owned))
+                    .collect(),
+            )
+        };
+        let began = wait::until("the run to begin", PATIENCE, || {
+            states()?.iter().any(|s| s == "running").then_some(())
+        });
+        let pid = i32::try_from(child.id()).ok();
+        let pid = pid.and_then(rustix::process::Pid::from_raw);
+        let signal = rustix::process::Signal::INT;
+        rustix::process::kill_process(pid.context("pid")?, signal)?;
+        let ended = wait::until("the client to end", PATIENCE, || {
+            child.try_wait().ok().flatten()
+        });
+        if ended.is_err() {
+            let _ = child.kill();
+        }
+        let output = child.wait_with_output()?;
+        began?;
+        let status = ended?;
+        ensure!(status.code() == Some(130), "{status}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(text.contains("cancelled"), "{text}");
+        let states = states().context("no list of tests")?;
+        ensure!(states == ["cancelled"], "{states:?}");
+        Ok(())
+    });
+}

@@ -2,7 +2,7 @@
 //!
 //! Plain data with the field names of the interface. Building them is the business of the
 //! route modules; nothing here knows groups, maps or flows. Fields whose source does not exist
-//! yet (delays, traffic rates of a node) are left out rather than invented.
+//! yet (traffic rates of a node) are left out rather than invented.
 
 use serde::{Deserialize, Serialize};
 
@@ -187,6 +187,17 @@ pub(crate) struct Group {
     pub(crate) default_member_id: Option<Id>,
     #[serde(rename = "final")]
     pub(crate) final_: Option<Final>,
+    /// Of an automatic group.
+    pub(crate) check_url: Option<String>,
+    /// Of an automatic group.
+    pub(crate) check_interval_s: Option<u64>,
+    /// Of a urltest group.
+    pub(crate) tolerance_ms: Option<u16>,
+    /// `explicit`, `global` or `default`.
+    pub(crate) tolerance_source: String,
+    pub(crate) idle_timeout_s: Option<u64>,
+    /// What holds; 0 is never idle.
+    pub(crate) idle_timeout_effective_s: u64,
     pub(crate) interrupt_connections: bool,
     pub(crate) filters: Vec<String>,
     pub(crate) members: Vec<Member>,
@@ -228,6 +239,8 @@ pub(crate) struct Member {
     pub(crate) index: usize,
     pub(crate) duplicate_name: bool,
     pub(crate) eligible: PerNet<Elig>,
+    /// Average for TCP, under the group's own `check_url` if it has one.
+    pub(crate) delay_ms: Option<u16>,
     /// The node it stands for now, for TCP.
     pub(crate) leaf: Option<Leaf>,
 }
@@ -256,7 +269,11 @@ pub(crate) struct Sel {
     /// Ids of the groups on the way, outermost first, then the leaf's.
     pub(crate) path: Vec<Id>,
     pub(crate) alive: bool,
+    pub(crate) delay_ms: Option<u16>,
+    pub(crate) since: Option<Ts>,
     pub(crate) source: String,
+    pub(crate) pinned: bool,
+    pub(crate) pinned_at: Option<Ts>,
     pub(crate) final_used: Option<String>,
     pub(crate) refuse: Option<String>,
 }
@@ -307,6 +324,79 @@ pub(crate) struct Node {
     pub(crate) duplicate_name: bool,
     /// Live flows through it.
     pub(crate) active: usize,
+    #[serde(default)]
+    pub(crate) health: Health,
+    /// The last ones, the oldest first.
+    #[serde(default)]
+    pub(crate) history: Vec<Sample>,
+}
+
+impl Node {
+    /// The latency to show: of the first path that has one.
+    pub(crate) fn delay_ms(&self) -> Option<u16> {
+        self.health.paths().into_iter().find_map(|(_, h)| h.avg_ms)
+    }
+}
+
+/// A latency in whole milliseconds.
+pub(crate) fn whole_ms(ms: Option<f64>) -> Option<u16> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the range"
+    )]
+    ms.map(|ms| ms.round().clamp(0.0, f64::from(u16::MAX)) as u16)
+}
+
+/// What is known of the paths to a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Health {
+    pub(crate) tcp_v4: PathHealth,
+    pub(crate) tcp_v6: PathHealth,
+    pub(crate) udp_v4: PathHealth,
+    pub(crate) udp_v6: PathHealth,
+}
+
+impl Health {
+    /// All paths by name.
+    pub(crate) fn paths(&self) -> [(&'static str, &PathHealth); 4] {
+        [
+            ("tcp_v4", &self.tcp_v4),
+            ("tcp_v6", &self.tcp_v6),
+            ("udp_v4", &self.udp_v4),
+            ("udp_v6", &self.udp_v6),
+        ]
+    }
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathHealth {
+    /// `alive`, `dead` or `unknown`.
+    pub(crate) state: String,
+    pub(crate) avg_ms: Option<u16>,
+    pub(crate) fail_streak: u32,
+}
+
+impl Default for PathHealth {
+    fn default() -> Self {
+        Self {
+            state: "unknown".to_owned(),
+            avg_ms: None,
+            fail_streak: 0,
+        }
+    }
+}
+
+/// A latency that was measured, or a failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) at: Ts,
+    /// `null` is a failure.
+    pub(crate) delay_ms: Option<u16>,
+    pub(crate) url: String,
+    /// `probe`, `traffic` or `manual`.
+    pub(crate) kind: String,
 }
 
 /// The subscription a node comes from.

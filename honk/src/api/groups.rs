@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use honk_policy::{
+    config::{Policy, Timing, timing},
     group::{
         ChooseError, FinalKind, FinalProblem, GroupView, Ineligible, MemberView, Scope,
         SelectionView,
@@ -25,19 +26,23 @@ use super::{
     Shared,
     doc::{
         Dropped, Elig, Final, Group, Interrupted, Leaf, Member, Page, PerNet, Sel, SelectionResult,
-        Traffic,
+        Traffic, whole_ms,
     },
     error::ApiError,
     etag::{self, Tagged},
     mask::Mask,
     query::{self, Nothing, Paging, Params},
 };
-use crate::app::{
-    diag,
-    engine::Engine,
-    registry::OutboundStats,
-    select::{Applied, Change, SelectError},
-    snapshot::Snapshot,
+use crate::{
+    app::{
+        diag,
+        engine::Engine,
+        health,
+        registry::OutboundStats,
+        select::{Applied, Change, SelectError},
+        snapshot::Snapshot,
+    },
+    clock,
 };
 
 type Stats = HashMap<Arc<str>, Arc<OutboundStats>>;
@@ -47,9 +52,9 @@ pub(super) async fn list(
     Params(paging): Params<Paging>,
 ) -> Result<Json<Page<Value>>, ApiError> {
     let snapshot = shared.engine.snapshot();
-    let stats: Stats = shared.engine.registry.stats().into_iter().collect();
+    let facts = Facts::of(&shared, &snapshot);
     let views: Vec<(u64, GroupView)> = (0..).zip(snapshot.groups.views()).collect();
-    let document = |(_, view): &(u64, GroupView)| document(view, &stats, &shared.mask);
+    let document = |(_, view): &(u64, GroupView)| facts.document(view);
     query::page(&views, &paging, |(n, _)| *n, document).map(Json)
 }
 
@@ -61,7 +66,7 @@ pub(super) async fn one(
     let id = GroupId(query::id(&id, "group")?);
     let snapshot = shared.engine.snapshot();
     let view = snapshot.groups.view(id).ok_or_else(unknown)?;
-    Ok(shown(&shared, &view))
+    Ok(shown(&shared, &snapshot, &view))
 }
 
 pub(super) async fn by_name(
@@ -72,7 +77,7 @@ pub(super) async fn by_name(
     let snapshot = shared.engine.snapshot();
     let group = snapshot.groups.group_named(&name);
     let view = group.and_then(|g| snapshot.groups.view(g.id));
-    Ok(shown(&shared, &view.ok_or_else(unknown)?))
+    Ok(shown(&shared, &snapshot, &view.ok_or_else(unknown)?))
 }
 
 pub(super) async fn selection(
@@ -189,7 +194,7 @@ fn member(snapshot: &Snapshot, group: GroupId, text: &str) -> Result<MemberId, A
     found.ok_or_else(|| not_a_member(ChooseError::NotAMember.to_string()))
 }
 
-fn unknown() -> ApiError {
+pub(super) fn unknown() -> ApiError {
     ApiError::not_found("group", "no such group")
 }
 
@@ -223,14 +228,50 @@ fn result(applied: &Applied, id: GroupId) -> Result<SelectionResult, ApiError> {
     })
 }
 
-fn shown(shared: &Shared, view: &GroupView) -> Tagged<Group> {
-    let stats = shared.engine.registry.stats().into_iter().collect();
-    let group = document(view, &stats, &shared.mask);
+pub(super) fn shown(shared: &Shared, snapshot: &Snapshot, view: &GroupView) -> Tagged<Group> {
+    let group = Facts::of(shared, snapshot).document(view);
     Tagged(group.revision.clone(), group)
 }
 
+/// What is told about groups besides themselves.
+struct Facts<'a> {
+    stats: Stats,
+    mask: &'a Mask,
+    snapshot: &'a Snapshot,
+}
+
+impl<'a> Facts<'a> {
+    fn of(shared: &'a Shared, snapshot: &'a Snapshot) -> Self {
+        Self {
+            stats: shared.engine.registry.stats().into_iter().collect(),
+            mask: &shared.mask,
+            snapshot,
+        }
+    }
+
+    fn timing(&self, view: &GroupView) -> Timing {
+        let interval = health::check_interval(&self.snapshot.config);
+        let group = self.snapshot.groups.group(view.id);
+        match group {
+            Some(group) => group.def.timing(interval),
+            None => timing(None, None, interval),
+        }
+    }
+
+    fn document(&self, view: &GroupView) -> Group {
+        let timing = self.timing(view);
+        let automatic = view.policy != Policy::Selector;
+        let written = document(view, &self.stats, self.mask);
+        Group {
+            check_interval_s: automatic.then_some(timing.interval.as_secs()),
+            idle_timeout_effective_s: timing.idle.map_or(0, |idle| idle.as_secs()),
+            ..written
+        }
+    }
+}
+
 /// Changes with what the group is, not with what it selects or carries.
-fn revision(view: &GroupView) -> String {
+pub(super) fn revision(view: &GroupView) -> String {
     let members: Vec<_> = view
         .members
         .iter()
@@ -241,6 +282,10 @@ fn revision(view: &GroupView) -> String {
         view.policy.name(),
         view.default,
         view.final_.as_ref().map(|f| &f.name),
+        view.check_url,
+        view.tolerance_ms,
+        view.tolerance_source.name(),
+        view.idle_timeout_s,
         view.interrupt_connections,
         view.icon.as_ref().map(|icon| icon.reveal()),
         view.filters,
@@ -273,6 +318,12 @@ fn document(view: &GroupView, stats: &Stats, mask: &Mask) -> Group {
             id: f.id.map(|id| id.to_string()),
             problem: f.problem.map(|p| problem(p).to_owned()),
         }),
+        check_url: view.check_url.clone(),
+        check_interval_s: None,
+        tolerance_ms: view.tolerance_ms,
+        tolerance_source: view.tolerance_source.name().to_owned(),
+        idle_timeout_s: view.idle_timeout_s,
+        idle_timeout_effective_s: 0,
         interrupt_connections: view.interrupt_connections,
         filters: view.filters.clone(),
         members: view.members.iter().map(member_document).collect(),
@@ -330,6 +381,7 @@ fn member_document(view: &MemberView) -> Member {
             tcp: elig(view.tcp),
             udp: elig(view.udp),
         },
+        delay_ms: whole_ms(view.delay_ms),
         leaf: view.leaf.as_ref().map(|(id, name)| Leaf {
             id: id.0.to_string(),
             name: name.clone(),
@@ -345,7 +397,11 @@ fn sel(view: &SelectionView) -> Sel {
         leaf_name: view.leaf.as_ref().map(|(_, name)| name.clone()),
         path: view.path.iter().map(ToString::to_string).collect(),
         alive: view.alive,
+        delay_ms: whole_ms(view.delay_ms),
+        since: view.since_ms.map(clock::text),
         source: view.source.map_or("none", |s| s.name()).to_owned(),
+        pinned: view.pinned_at_ms.is_some(),
+        pinned_at: view.pinned_at_ms.map(clock::text),
         final_used: view.final_used.clone(),
         refuse: view.refuse.map(|r| r.name().to_owned()),
     }

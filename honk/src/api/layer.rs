@@ -16,7 +16,7 @@ use axum::{
 use serde_json::json;
 
 use super::{
-    Shared,
+    Shared, clash,
     error::{ApiError, ErrorBody},
     etag,
 };
@@ -27,16 +27,16 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Label values of `surface`.
-pub(super) const SURFACES: [&str; 2] = ["native", "metrics"];
+pub(super) const SURFACES: [&str; 3] = ["native", "metrics", "clash"];
 /// Label values of `method`; the last stands for all others.
-pub(super) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "DELETE", "other"];
+pub(super) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"];
 /// Label values of `code_class`.
 pub(super) const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 type Counts = [[AtomicU64; CLASSES.len()]; METHODS.len()];
 
 static REQUESTS: [Counts; SURFACES.len()] =
-    [const { [const { [const { AtomicU64::new(0) }; CLASSES.len()] }; METHODS.len()] }; 2];
+    [const { [const { [const { AtomicU64::new(0) }; CLASSES.len()] }; METHODS.len()] }; 3];
 
 /// Requests that were answered, with the positions of their labels.
 pub(super) fn answered() -> impl Iterator<Item = (usize, usize, usize, u64)> {
@@ -49,6 +49,33 @@ pub(super) fn answered() -> impl Iterator<Item = (usize, usize, usize, u64)> {
     })
 }
 
+/// Whose words a request is answered in, by its place in [`SURFACES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Surface {
+    Native,
+    Metrics,
+    Clash,
+}
+
+impl Surface {
+    fn of(path: &str) -> Self {
+        match path {
+            "/metrics" => Self::Metrics,
+            path if clash::owns(path) => Self::Clash,
+            _ => Self::Native,
+        }
+    }
+}
+
+/// Whether the answer takes as long as other people's servers.
+fn waits(request: &Request) -> bool {
+    let query = request.uri().query();
+    let path = request.uri().path();
+    query.is_some_and(|q| q.contains("wait_ms="))
+        || (path.starts_with("/group/") || path.starts_with("/proxies/"))
+            && path.ends_with("/delay")
+}
+
 /// The outermost layer.
 pub(super) async fn envelope(
     State(shared): State<Shared>,
@@ -56,15 +83,14 @@ pub(super) async fn envelope(
     next: Next,
 ) -> Response {
     let id = uuid::Uuid::new_v4().to_string();
-    let surface = usize::from(request.uri().path() == "/metrics");
+    let surface = Surface::of(request.uri().path());
     let method = METHODS.iter().position(|m| *m == request.method().as_str());
     let native = request.uri().path().starts_with("/api/v1");
     let asked = (native && request.method() == Method::GET).then(|| request.headers().clone());
-    let waits = request
-        .uri()
-        .query()
-        .is_some_and(|q| q.contains("wait_ms="));
-    let deadline = if waits { DEADLINE + MAX_WAIT } else { DEADLINE };
+    let deadline = match waits(&request) {
+        true => DEADLINE + MAX_WAIT,
+        false => DEADLINE,
+    };
     let response = match tokio::time::timeout(deadline, next.run(request)).await {
         Ok(response) => response,
         Err(_) => ApiError::new(
@@ -74,13 +100,13 @@ pub(super) async fn envelope(
         )
         .into_response(),
     };
-    let mut response = shaped(response, &id);
+    let mut response = shaped(response, &id, surface);
     if let Some(asked) = asked {
         response = etag::conditional(response, &asked).await;
     }
     let class = usize::from(response.status().as_u16() / 100).clamp(2, 5) - 2;
     let method = method.unwrap_or(METHODS.len() - 1);
-    REQUESTS[surface][method][class].fetch_add(1, Ordering::Relaxed);
+    REQUESTS[surface as usize][method][class].fetch_add(1, Ordering::Relaxed);
     let headers = response.headers_mut();
     fixed(headers);
     let generation = shared.engine.snapshot().generation;
@@ -100,9 +126,13 @@ fn fixed(headers: &mut HeaderMap) {
 }
 
 /// Errors of the framework get the shape of ours, and all of them the request id.
-fn shaped(response: Response, id: &str) -> Response {
+fn shaped(response: Response, id: &str, surface: Surface) -> Response {
     if let Some(ErrorBody { error }) = response.extensions().get::<ErrorBody>().cloned() {
-        let body = Json(json!({ "error": error, "request_id": id })).into_response();
+        let body = match surface {
+            Surface::Clash => json!({ "message": error["message"] }),
+            Surface::Native | Surface::Metrics => json!({ "error": error, "request_id": id }),
+        };
+        let body = Json(body).into_response();
         let (mut parts, _) = response.into_parts();
         let (_, body) = body.into_parts();
         parts.headers.remove(header::CONTENT_LENGTH);
@@ -132,7 +162,7 @@ fn shaped(response: Response, id: &str) -> Response {
         }
         _ => ApiError::new(status, "bad_request", "the request is malformed"),
     };
-    let mut shaped: Response<Body> = shaped(error.into_response(), id);
+    let mut shaped: Response<Body> = shaped(error.into_response(), id, surface);
     if let Some(allow) = allow {
         shaped.headers_mut().insert(header::ALLOW, allow);
     }

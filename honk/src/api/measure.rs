@@ -26,12 +26,12 @@ use super::{
     query::{self, Nothing, Params},
 };
 use crate::{
-    app::pings::{Busy, Failure, PingError, Request, Run, Wish},
+    app::pings::{Busy, Failure, PingError, Request, Run, What, Wish},
     clock,
 };
 
 /// Bounds of `timeout_ms`.
-const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 100..=30_000;
+pub(super) const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 100..=30_000;
 /// Bounds of `concurrency`.
 const CONCURRENCY: std::ops::RangeInclusive<usize> = 1..=64;
 
@@ -119,11 +119,31 @@ struct Begin {
     concurrency: Option<usize>,
 }
 
-/// What a run measures.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What a run measures: one of these.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Scope {
-    group_id: String,
+    group_id: Option<String>,
+    node_ids: Option<Vec<String>>,
+    all: Option<bool>,
+}
+
+impl Scope {
+    fn read(&self) -> Result<What, ApiError> {
+        match (&self.group_id, &self.node_ids, self.all) {
+            (Some(id), None, None) => Ok(What::Group(GroupId(query::id(id, "group")?))),
+            (None, Some(ids), None) => {
+                let ids = ids.iter().map(|id| query::id(id, "node").map(NodeId));
+                Ok(What::Nodes(ids.collect::<Result<_, _>>()?))
+            }
+            (None, None, Some(true)) => Ok(What::All),
+            _ => {
+                let text = "`scope` has one of `group_id`, `node_ids` and `all: true`";
+                let error = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", text);
+                Err(error.details(json!({ "field": "scope" })))
+            }
+        }
+    }
 }
 
 /// How a run is asked for.
@@ -153,10 +173,45 @@ pub(super) async fn begin(
         Some("1") => true,
         Some(_) => return Err(ApiError::bad_query("toggle", "`toggle` is 0 or 1")),
     };
-    let group = GroupId(query::id(&asked.scope.group_id, "group")?);
+    let what = asked.scope.read()?;
     let wish = wish(asked.url.as_deref(), asked.timeout_ms, asked.concurrency)?;
+    started(&shared, &what, wish, toggle).await
+}
+
+/// Body of a measurement of a group's members; all of it may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Members {
+    url: Option<String>,
+    timeout_ms: Option<u64>,
+    concurrency: Option<usize>,
+}
+
+/// The same as a run over the group.
+pub(super) async fn members(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    _: Params<Nothing>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let what = What::Group(GroupId(query::id(&id, "group")?));
+    let asked: Members = match body.is_empty() {
+        true => Members::default(),
+        false => query::json(&headers, &body)?,
+    };
+    let wish = wish(asked.url.as_deref(), asked.timeout_ms, asked.concurrency)?;
+    started(&shared, &what, wish, false).await
+}
+
+async fn started(
+    shared: &Shared,
+    what: &What,
+    wish: Wish,
+    toggle: bool,
+) -> Result<Response, ApiError> {
     let runs = shared.engine.pings().map(|p| &p.runs);
-    match (shared.engine.ping_group(group, wish), runs) {
+    match (shared.engine.ping(what, wish), runs) {
         (Ok(id), Some(runs)) => {
             let run = runs.run(id).ok_or_else(no_run)?;
             Ok((StatusCode::ACCEPTED, Json(document(&run))).into_response())

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Label values of `path`, with what they mean. Datagrams are judged by their own domain first.
-const PATHS: [(&str, Family, &[Domain]); 4] = [
+pub(super) const PATHS: [(&str, Family, &[Domain]); 4] = [
     ("tcp_v4", Family::V4, &[Domain::Tcp]),
     ("tcp_v6", Family::V6, &[Domain::Tcp]),
     ("udp_v4", Family::V4, &[Domain::DataUdp, Domain::DnsUdp]),
@@ -24,7 +24,12 @@ const PATHS: [(&str, Family, &[Domain]); 4] = [
 ];
 
 /// What is known of a node on a path.
-fn on_path(view: &View, node: NodeId, family: Family, domains: &[Domain]) -> Option<Condition> {
+pub(super) fn on_path(
+    view: &View,
+    node: NodeId,
+    family: Family,
+    domains: &[Domain],
+) -> Option<Condition> {
     let states = domains.iter().filter_map(|d| view.exact(node, *d, family));
     let mut states: Vec<Condition> = states.collect();
     let first = states.first().copied()?;

@@ -4,6 +4,7 @@
 //! snapshot, call the engine, and answer with a document of [`doc`]; they hold no state.
 
 mod accept;
+mod clash;
 mod config;
 mod connections;
 mod datapath;
@@ -19,8 +20,10 @@ mod measure;
 mod metrics;
 mod metrics_health;
 mod nodes;
+mod patch;
 mod query;
 mod reload;
+mod samples;
 mod seats;
 pub(crate) mod server;
 mod status;
@@ -56,6 +59,8 @@ pub(crate) struct Shared {
     engine: Arc<Engine>,
     scrapes: Arc<Semaphore>,
     mask: Arc<Mask>,
+    /// Held while a file is edited.
+    edits: Arc<tokio::sync::Mutex<()>>,
     /// What is wrong with listeners.
     warnings: Arc<[Diag]>,
 }
@@ -70,6 +75,7 @@ impl Api {
             engine,
             scrapes: Arc::new(Semaphore::new(SCRAPES)),
             mask: Arc::new(mask),
+            edits: Arc::default(),
             warnings: warnings.into(),
         })
     }
@@ -132,7 +138,7 @@ fn everything() -> Router<Shared> {
         .route("/status", get(status::status))
         .route("/banners/{id}/ack", post(status::acknowledge))
         .route("/groups", get(groups::list))
-        .route("/groups/{id}", get(groups::one))
+        .route("/groups/{id}", get(groups::one).patch(patch::patch))
         .route("/groups/by-name/{name}", get(groups::by_name))
         .route(
             "/groups/{id}/selection",
@@ -141,6 +147,7 @@ fn everything() -> Router<Shared> {
                 .delete(groups::unselect),
         )
         .route("/groups/{id}/test", post(measure::test_group))
+        .route("/groups/{id}/delay-test", post(measure::members))
         .route("/groups/{id}/measurements", get(measure::measurements))
         .route("/nodes/{id}/delay-test", post(measure::ping))
         .route("/tests", get(measure::list).post(measure::begin))
@@ -165,5 +172,6 @@ fn everything() -> Router<Shared> {
     supervised()
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)
+        .merge(clash::routes())
         .layer(DefaultBodyLimit::max(BODY))
 }

@@ -17,15 +17,19 @@ use serde_json::Value;
 
 use super::{
     Shared,
-    doc::{Disabled, Node, NodeOrigin, Page},
+    doc::{Disabled, Health, Node, NodeOrigin, Page, PathHealth, Sample, whole_ms},
     error::ApiError,
     metrics_health,
     query::{self, Nothing, Paging, Params},
+    samples::Samples,
 };
 use crate::{
     app::{admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot},
     clock,
 };
+
+/// What a node can be.
+const STATES: [&str; 4] = ["alive", "dead", "unknown", "disabled"];
 
 /// Filters of the list.
 #[derive(Debug, Deserialize)]
@@ -35,6 +39,8 @@ pub(super) struct Filter {
     group: Option<String>,
     /// Tag or id of a subscription: its nodes only.
     sub: Option<String>,
+    /// Nodes in this state only.
+    state: Option<String>,
     limit: Option<String>,
     cursor: Option<String>,
     fields: Option<String>,
@@ -66,6 +72,13 @@ pub(super) async fn list(
         nodes.retain(|(_, n)| of(n));
     }
     let facts = Facts::of(&shared.engine, &snapshot);
+    if let Some(state) = &filter.state {
+        if !STATES.contains(&state.as_str()) {
+            let text = format!("`state` is one of {}", STATES.join(", "));
+            return Err(ApiError::bad_query("state", text));
+        }
+        nodes.retain(|(_, n)| facts.state(n) == state);
+    }
     let document = |(_, node): &(u64, &Configured)| facts.document(node);
     let paging = Paging {
         limit: filter.limit,
@@ -103,6 +116,7 @@ struct Facts<'a> {
     groups: HashMap<NodeId, Vec<String>>,
     health: Arc<View>,
     engine: &'a Engine,
+    samples: Samples<'a>,
 }
 
 impl<'a> Facts<'a> {
@@ -114,6 +128,7 @@ impl<'a> Facts<'a> {
             groups: HashMap::new(),
             engine,
             health: report.map(|r| Arc::clone(&r.view)).unwrap_or_default(),
+            samples: Samples::of(engine),
         };
         for flow in engine.registry.list() {
             *facts.active.entry(flow.way().leaf).or_default() += 1;
@@ -132,6 +147,40 @@ impl<'a> Facts<'a> {
         facts
     }
 
+    fn state(&self, node: &Configured) -> &'static str {
+        match is_builtin(node.id) {
+            true => "alive",
+            false if self.engine.judge.verdict(node).is_some() => "disabled",
+            false => metrics_health::state(&self.health, node.id),
+        }
+    }
+
+    fn path(&self, node: NodeId, path: usize) -> PathHealth {
+        let (_, family, domains) = metrics_health::PATHS[path];
+        let known = metrics_health::on_path(&self.health, node, family, domains);
+        PathHealth {
+            state: match &known {
+                None => "unknown",
+                Some(known) if known.alive => "alive",
+                Some(_) => "dead",
+            }
+            .to_owned(),
+            avg_ms: whole_ms(known.and_then(|k| k.latency_ms)),
+            fail_streak: known.map_or(0, |k| k.strikes),
+        }
+    }
+
+    fn history(&self, node: NodeId) -> Vec<Sample> {
+        let past = self.samples.of_node(node).into_iter();
+        past.map(|sample| Sample {
+            at: clock::text(sample.at_ms),
+            delay_ms: sample.delay_ms,
+            url: sample.url.to_string(),
+            kind: sample.kind.to_owned(),
+        })
+        .collect()
+    }
+
     /// Where a server is stays out: an address with a port is half a credential.
     fn document(&self, node: &Configured) -> Node {
         let namesakes = self.names.get(node.name.as_str());
@@ -147,11 +196,6 @@ impl<'a> Facts<'a> {
             at: clock::text(verdict.at_ms),
             body_hash: verdict.body.to_string(),
         });
-        let state = match builtin {
-            true => "alive",
-            false if disabled.is_some() => "disabled",
-            false => metrics_health::state(&self.health, node.id),
-        };
         Node {
             id: node.id.0.to_string(),
             name: node.name.clone(),
@@ -163,10 +207,17 @@ impl<'a> Facts<'a> {
             }),
             groups: self.groups.get(&node.id).cloned().unwrap_or_default(),
             builtin,
-            state: state.to_owned(),
+            state: self.state(node).to_owned(),
             disabled,
             duplicate_name: namesakes.is_some_and(|n| *n > 1),
             active: self.active.get(&node.id).copied().unwrap_or(0),
+            health: Health {
+                tcp_v4: self.path(node.id, 0),
+                tcp_v6: self.path(node.id, 1),
+                udp_v4: self.path(node.id, 2),
+                udp_v6: self.path(node.id, 3),
+            },
+            history: self.history(node.id),
         }
     }
 }

@@ -39,6 +39,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
 /// A JSON body. Unknown fields are refused by the types.
 pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, ApiError> {
+    typed(headers, body, &["application/json"])
+}
+
+/// The fields of a JSON object that says what to change.
+pub(super) fn merge_patch<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<T, ApiError> {
+    let kinds = ["application/merge-patch+json", "application/json"];
+    typed(headers, body, &kinds)
+}
+
+fn typed<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: &[u8],
+    kinds: &[&str],
+) -> Result<T, ApiError> {
     let kind = headers
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok());
@@ -47,7 +64,7 @@ pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
         .split(';')
         .next()
         .unwrap_or_default();
-    if !kind.trim().eq_ignore_ascii_case("application/json") {
+    if !kinds.iter().any(|k| kind.trim().eq_ignore_ascii_case(k)) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",

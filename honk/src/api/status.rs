@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Paths of this version.
-const LINKS: [&str; 12] = [
+const LINKS: [&str; 14] = [
     "/api/v1/status",
     "/api/v1/groups",
     "/api/v1/nodes",
@@ -39,6 +39,8 @@ const LINKS: [&str; 12] = [
     "/api/v1/config",
     "/api/v1/config/validate",
     "/api/v1/datapath",
+    "/proxies",
+    "/group",
     "/metrics",
     "/healthz",
     "/readyz",
@@ -55,7 +57,7 @@ pub(super) async fn discovery(State(shared): State<Shared>, _: Params<Nothing>) 
         pid: std::process::id(),
         generation: snapshot.generation,
         config_revision: snapshot.revision.to_string(),
-        features: vec!["metrics".to_owned()],
+        features: vec!["clash".to_owned(), "metrics".to_owned()],
         links: LINKS.map(str::to_owned).to_vec(),
         started_at: clock::text(engine.started_ms),
         now: clock::now(),

@@ -6,7 +6,6 @@ use std::{
 };
 
 use axum::Router;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -16,6 +15,7 @@ use super::{
     accept::{self, Door},
     guard::Peer,
 };
+use crate::socket;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -30,19 +30,7 @@ pub(crate) struct ApiListener {
 impl ApiListener {
     /// Must be called inside a tokio runtime.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        if address.is_ipv6() {
-            // `:9090` and `[::]:9090` may stand beside each other.
-            socket.set_only_v6(true)?;
-        }
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
+        let socket = socket::listen(address, BACKLOG)?;
         let listener = TcpListener::from_std(socket.into())?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })

@@ -18,7 +18,7 @@ use honk_policy::{
 use super::{engine::Engine, snapshot::Snapshot};
 use crate::probe::{Groups, Plan};
 pub(crate) use crate::probe::{
-    Prober,
+    Prober, Report,
     counts::{BUCKETS_MS, RESULTS},
 };
 
@@ -208,7 +208,8 @@ pub(crate) fn check_interval(config: &Config) -> Duration {
     }
 }
 
-fn check_url(config: &Config) -> Arc<CheckUrl> {
+/// What nodes are asked over HTTP.
+pub(crate) fn check_url(config: &Config) -> Arc<CheckUrl> {
     let list = match config.settings.global("tcp_check_url") {
         Some(Typed::List(list)) => CheckUrl::parse_list(&list).ok(),
         _ => None,

@@ -6,6 +6,7 @@ mod changes;
 mod choices;
 mod daemon;
 pub(crate) mod diag;
+pub(crate) mod edit;
 pub(crate) mod engine;
 pub(crate) mod health;
 pub(crate) mod kernel;

@@ -20,7 +20,7 @@ use honk_policy::{
 
 use super::{engine::Engine, snapshot::Snapshot};
 pub(crate) use crate::probe::{
-    measure::{Failure, Request},
+    measure::{Failure, Request, Stage},
     runs::{Busy, Member, Order, Run, Runs},
 };
 use crate::{outbound::Dialer, probe::Groups as _};
@@ -38,6 +38,17 @@ pub(crate) struct Wish {
     pub(crate) url: Option<CheckUrl>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<usize>,
+}
+
+/// What a run measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The members of a group.
+    Group(GroupId),
+    /// Nodes by themselves, in this order.
+    Nodes(Vec<NodeId>),
+    /// All nodes.
+    All,
 }
 
 /// Why nothing was measured.
@@ -58,20 +69,33 @@ pub(crate) enum PingError {
 }
 
 impl Engine {
-    /// Measures the members of a group. Order, URL and members are those of this moment.
-    pub(crate) fn ping_group(
-        self: &Arc<Self>,
-        group: GroupId,
-        wish: Wish,
-    ) -> Result<RunId, PingError> {
+    /// Begins a run. Order, URL and members are those of this moment.
+    pub(crate) fn ping(self: &Arc<Self>, what: &What, wish: Wish) -> Result<RunId, PingError> {
         let pings = self.pings().ok_or(PingError::NotRunning)?;
         let snapshot = self.snapshot();
-        let declared = snapshot.groups.group(group).ok_or(PingError::NoGroup)?;
-        let members = declared.members.iter().map(|m| self.member(&snapshot, m));
+        let (map, group, members) = match what {
+            What::Group(id) => {
+                let group = snapshot.groups.group(*id).ok_or(PingError::NoGroup)?;
+                let members = group.members.iter();
+                let members = members.map(|m| self.member(&snapshot, m)).collect();
+                (Map::Group(*id), Some(group), members)
+            }
+            What::Nodes(ids) => {
+                let members: Option<Vec<Member>> =
+                    ids.iter().map(|id| self.by_itself(*id)).collect();
+                (Map::Scratch, None, members.ok_or(PingError::NoNode)?)
+            }
+            What::All => {
+                let nodes = snapshot.groups.nodes().iter();
+                let members = nodes.filter_map(|n| self.by_itself(n.id)).collect();
+                (Map::Scratch, None, members)
+            }
+        };
+        let measured: BTreeSet<MemberId> = members.iter().map(|m: &Member| m.id).collect();
         let order = Order {
-            map: Map::Group(group),
-            members: members.collect(),
-            request: request(&snapshot, Some(declared), &wish),
+            map,
+            members,
+            request: request(&snapshot, group, &wish),
             concurrency: wish.concurrency.unwrap_or_else(|| concurrency(&snapshot)),
         };
         let engine = Arc::downgrade(self);
@@ -81,12 +105,23 @@ impl Engine {
             };
             match failed {
                 Some(node) => engine.ping_failed(node.id),
-                None => engine.run_ended(group),
+                None => engine.run_ended(&measured),
             }
         };
         let dialer = Arc::clone(&pings.dialer);
         let begun = pings.runs.begin(order, dialer, follow);
         begun.map_err(PingError::Busy)
+    }
+
+    /// A node as a member of a run of nodes; `None` when there is no such node.
+    fn by_itself(&self, id: NodeId) -> Option<Member> {
+        let builtins = [builtin::direct(), builtin::block()];
+        let builtin = builtins.into_iter().find(|n| n.id == id).cloned();
+        let leaf = self.node(id).or(builtin)?;
+        Some(Member {
+            id: MemberId::Node(id),
+            leaf: Some(leaf).filter(|leaf| !self.is_off(leaf)),
+        })
     }
 
     /// Measures one node, as a member of a group or by itself.
@@ -98,19 +133,12 @@ impl Engine {
     ) -> Result<(Request, Result<Duration, Failure>), PingError> {
         let pings = self.pings().ok_or(PingError::NotRunning)?;
         let snapshot = self.snapshot();
-        let leaf = match self.node(node) {
-            Some(leaf) => leaf,
-            None if node == builtin::direct().id => Arc::clone(builtin::direct()),
-            None if node == builtin::block().id => return Err(PingError::NoExit),
-            None => return Err(PingError::NoNode),
-        };
+        let known = self.by_itself(node).ok_or(PingError::NoNode)?;
+        let leaf = known.leaf.ok_or(PingError::NoExit)?;
         let declared = match group {
             Some(id) => Some(snapshot.groups.group(id).ok_or(PingError::NoGroup)?),
             None => None,
         };
-        if self.is_off(&leaf) {
-            return Err(PingError::NoExit);
-        }
         let request = request(&snapshot, declared, &wish);
         let map = group.map_or(Map::Scratch, Map::Group);
         let member = MemberId::Node(node);
@@ -193,13 +221,9 @@ impl Engine {
 
     /// A run ended by itself: the groups whose members it measured look at them, too, and so does
     /// every urltest group.
-    fn run_ended(self: &Arc<Self>, group: GroupId) {
+    fn run_ended(self: &Arc<Self>, members: &BTreeSet<MemberId>) {
         use honk_policy::config::Policy;
         let snapshot = self.snapshot();
-        let Some(run) = snapshot.groups.group(group) else {
-            return;
-        };
-        let members: BTreeSet<MemberId> = run.members.iter().map(Declared::id).collect();
         let shares = |g: &&Group| g.members.iter().any(|m| members.contains(&m.id()));
         let groups = snapshot.groups.groups();
         let groups = groups.filter(|g| g.def.policy == Policy::UrlTest || shares(g));
@@ -215,6 +239,11 @@ impl Engine {
             }
         });
     }
+}
+
+/// What the members of a group are measured with, unless a request says otherwise.
+pub(crate) fn usual(snapshot: &Snapshot, group: GroupId) -> Arc<CheckUrl> {
+    request(snapshot, snapshot.groups.group(group), &Wish::default()).url
 }
 
 /// URL and timeout each come from the request, else the group, else `global`.

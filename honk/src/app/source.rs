@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use honk_common::tables::RouteTables;
 use honk_grammar::{
-    LoadError, Parsed,
+    LoadError, Loader, Parsed,
     diag::{Diagnostic, Severity, SourceMap},
 };
 use honk_policy::{
@@ -92,9 +92,18 @@ pub(crate) struct Outcome {
 
 /// Loads the entry file and what it includes.
 pub(crate) fn load(spec: &Spec, purpose: Purpose, running: Option<Running<'_>>) -> Outcome {
-    let mut files = spec.files.clone();
+    load_with(spec, &mut spec.files.clone(), purpose, running)
+}
+
+/// The same with other eyes.
+pub(super) fn load_with(
+    spec: &Spec,
+    files: &mut impl Loader,
+    purpose: Purpose,
+    running: Option<Running<'_>>,
+) -> Outcome {
     let parsed = match spec.entry.to_str() {
-        Some(entry) => honk_grammar::parse(entry, &mut files),
+        Some(entry) => honk_grammar::parse(entry, files),
         None => unreadable("the path of the configuration is not UTF-8".to_owned()),
     };
     finish(parsed, spec, purpose, running)
@@ -206,7 +215,7 @@ fn build(
 
 /// `c-` and the first 16 digits of a hash over all texts in load order. Lengths are part of
 /// it, so that moving text between files is a change.
-fn revision(sources: &SourceMap) -> String {
+pub(super) fn revision(sources: &SourceMap) -> String {
     let mut hash = Sha256::new();
     for file in sources.files() {
         hash.update((file.text.len() as u64).to_le_bytes());

@@ -58,7 +58,11 @@ pub(crate) struct Global {
     /// Colours in human output
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     pub(crate) color: Color,
-    /// How long a client waits in all, as 500ms, 10s or 2m
+    /// How far a long command is, on stderr
+    #[arg(long, global = true, value_name = "HOW", value_enum, default_value_t = Progress::Auto)]
+    pub(crate) progress: Progress,
+    /// How long a client waits in all, as 500ms, 10s or 2m; of `node ping` and `group test`, how
+    /// long each measurement may take
     #[arg(long, global = true, value_name = "DUR", value_parser = parse_duration)]
     pub(crate) timeout: Option<std::time::Duration>,
     /// What to do with configuration files whose mode is too open [env: HONK_CONFIG_PERM]
@@ -86,6 +90,15 @@ pub(crate) enum Color {
     Never,
 }
 
+/// `--progress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Progress {
+    Auto,
+    Always,
+    Never,
+    Json,
+}
+
 /// `--config-perm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Perm {
@@ -110,10 +123,10 @@ pub(crate) enum Command {
     Resume,
     /// Show the running daemon on one screen
     Status(Status),
-    /// Groups: list, show, select
+    /// Groups: list, show, select, test
     #[command(subcommand, visible_aliases = ["groups", "g"])]
     Group(Group),
-    /// Nodes: list, show
+    /// Nodes: list, show, ping
     #[command(subcommand, visible_aliases = ["nodes", "n"])]
     Node(Node),
     /// Subscriptions: list, show, refresh, test
@@ -327,6 +340,16 @@ pub(crate) enum Group {
         #[arg(long)]
         first: bool,
     },
+    /// Measure the members; Ctrl-C calls it off
+    Test {
+        /// Name or id
+        group: String,
+        /// Test an automatic group instead, which then chooses anew
+        #[arg(long, conflicts_with_all = ["url", "concurrency", "sort", "limit"])]
+        reselect: bool,
+        #[command(flatten)]
+        how: Measure,
+    },
     /// Drop the choice: back to `default`, else the first member
     Unpin {
         /// Name or id
@@ -335,6 +358,40 @@ pub(crate) enum Group {
         #[arg(long, value_enum, default_value_t = Scope::Both)]
         network: Scope,
     },
+}
+
+/// How measurements are made and shown.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Measure {
+    /// What to ask for; else the `ping_url` of the group or of `global`
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+    /// Measurements at a time; else `ping_concurrency`
+    #[arg(long, value_name = "1..64")]
+    pub(crate) concurrency: Option<usize>,
+    /// Order of the table
+    #[arg(long, value_enum, default_value_t = Sort::Latency)]
+    pub(crate) sort: Sort,
+    /// Show only the first N
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// `--sort` of measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    Latency,
+    Name,
+}
+
+/// `--sort` of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// As configured
+    Config,
+    Name,
+    Delay,
+    Sub,
 }
 
 /// `--network`
@@ -366,8 +423,28 @@ pub(crate) enum Node {
         /// Only nodes of this subscription
         #[arg(long)]
         sub: Option<String>,
+        /// Only nodes in this state
+        #[arg(long, value_parser = ["alive", "dead", "unknown", "disabled"])]
+        state: Option<String>,
+        /// Order of the table
+        #[arg(long, value_enum, default_value_t = Order::Config)]
+        sort: Order,
         #[command(flatten)]
         watch: Watch,
+    },
+    /// Measure nodes; Ctrl-C calls it off
+    Ping {
+        /// Names or ids
+        #[arg(required_unless_present_any = ["group", "all"], conflicts_with_all = ["group", "all"])]
+        nodes: Vec<String>,
+        /// The members of a group
+        #[arg(long, conflicts_with = "all")]
+        group: Option<String>,
+        /// All nodes
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        how: Measure,
     },
     /// One node
     Show {

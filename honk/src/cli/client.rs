@@ -12,15 +12,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
+    net::UnixStream,
 };
 
 use super::exit::{Exit, Failure};
+use crate::socket;
 
 /// Largest answer a client takes.
 const BODY_LIMIT: usize = 64 << 20;
 /// Total wait when `--timeout` is not given.
-const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
 /// Port of an address without one.
 const PORT: u16 = 80;
@@ -128,7 +129,8 @@ impl Client {
         decode(path, &body)
     }
 
-    async fn send(
+    /// The body of an answer.
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -158,7 +160,7 @@ impl Client {
                 self.over(stream, "localhost", method, path, body).await
             }
             Target::Tcp(authority) => {
-                let stream = TcpStream::connect(authority).await;
+                let stream = socket::connect_plain(authority).await;
                 let stream = stream.map_err(|e| self.unreachable(&e))?;
                 self.over(stream, authority, method, path, body).await
             }

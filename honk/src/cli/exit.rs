@@ -32,6 +32,8 @@ pub(crate) enum Exit {
     Found = 10,
     /// Some of several things failed.
     Partial = 11,
+    /// Ctrl-C.
+    Interrupted = 130,
 }
 
 impl Exit {

@@ -1,4 +1,6 @@
-//! `honk group`: list, show, select, unpin.
+//! `honk group`: list, show, select, test, unpin.
+
+use std::collections::HashMap;
 
 use hyper::Method;
 use serde_json::json;
@@ -7,9 +9,9 @@ use super::{
     Session,
     args::{self, Scope},
     exit::{Exit, Failure},
-    lookup,
+    latency, lookup, measure as runs,
     output::clean,
-    table::{Align, Table, bytes},
+    table::{Align, Table, bytes, plain},
     watch,
 };
 use crate::api::doc::{Diag, Group, PerNet, Sel, SelectionResult};
@@ -27,6 +29,14 @@ pub(crate) async fn run(session: &Session, command: args::Group) -> Result<Exit,
             network,
             first,
         } => select(session, &group, &member, network, first).await?,
+        args::Group::Test {
+            group,
+            reselect: true,
+            ..
+        } => reselect(session, &group).await?,
+        args::Group::Test { group, how, .. } => {
+            return measure(session, &group, &how, "group.test/1").await;
+        }
         args::Group::Unpin { group, network } => unpin(session, &group, network).await?,
     }
     Ok(Exit::Success)
@@ -46,21 +56,24 @@ async fn list(session: &Session) -> Result<(), Failure> {
         ("POLICY", Align::Left),
         ("TCP", Align::Left),
         ("UDP", Align::Left),
-        ("MEMBERS", Align::Right),
+        ("DELAY", Align::Right),
+        ("ALIVE", Align::Right),
         ("CONNS", Align::Right),
         ("UP", Align::Right),
         ("DOWN", Align::Right),
     ]);
     for g in &groups {
-        table.row(vec![
-            g.name.clone(),
-            g.policy.clone(),
-            selection(&g.selection.tcp),
-            selection(&g.selection.udp),
-            g.members.len().to_string(),
-            g.traffic.active.to_string(),
-            bytes(g.traffic.up_bytes),
-            bytes(g.traffic.down_bytes),
+        let alive = g.members.iter().filter(|m| m.eligible.tcp.ok).count();
+        table.cells(vec![
+            plain(&g.name),
+            plain(&g.policy),
+            plain(selection(&g.selection.tcp)),
+            plain(selection(&g.selection.udp)),
+            latency::cell(g.selection.tcp.delay_ms),
+            plain(format!("{alive}/{}", g.members.len())),
+            plain(g.traffic.active.to_string()),
+            plain(bytes(g.traffic.up_bytes)),
+            plain(bytes(g.traffic.down_bytes)),
         ]);
     }
     out.text(&table.render(out))
@@ -107,6 +120,8 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
         ("KIND", Align::Left),
         ("TCP", Align::Left),
         ("UDP", Align::Left),
+        ("DELAY", Align::Right),
+        ("", Align::Left),
         ("ID", Align::Left),
     ]);
     for m in &group.members {
@@ -118,13 +133,15 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
                 why.to_owned()
             }
         };
-        table.row(vec![
-            mark(&m.id, &group.selection),
-            m.name.clone(),
-            m.kind.clone(),
-            can(&m.eligible.tcp),
-            can(&m.eligible.udp),
-            m.id.clone(),
+        table.cells(vec![
+            plain(mark(&m.id, &group.selection)),
+            plain(&m.name),
+            plain(&m.kind),
+            plain(can(&m.eligible.tcp)),
+            plain(can(&m.eligible.udp)),
+            latency::cell(m.delay_ms),
+            latency::bar(m.delay_ms.filter(|_| out.width.is_some())),
+            plain(&m.id),
         ]);
     }
     text.push_str(&table.render(out));
@@ -168,6 +185,42 @@ async fn select(
     let body = json!({ "member_id": id, "network": network.name() });
     let result = session.client.call(Method::PUT, &path, Some(body)).await?;
     report(session, "group.select/1", &group, &result)
+}
+
+/// The members of a group, measured and shown.
+pub(super) async fn measure(
+    session: &Session,
+    name: &str,
+    how: &args::Measure,
+    schema: &'static str,
+) -> Result<Exit, Failure> {
+    let group = find(session, name).await?;
+    let members = group.members.into_iter();
+    let names: HashMap<String, String> = members.map(|m| (m.id, m.name)).collect();
+    let scope = json!({ "group_id": group.id });
+    let wanted = runs::Wanted {
+        scope,
+        names,
+        how,
+        schema,
+    };
+    runs::run(session, wanted).await
+}
+
+/// The daemon answers when the test begins; the choice follows it.
+async fn reselect(session: &Session, name: &str) -> Result<(), Failure> {
+    let group = find(session, name).await?;
+    let path = format!("/api/v1/groups/{}/test", group.id);
+    let begun: serde_json::Value = session.client.call(Method::POST, &path, None).await?;
+    let out = &session.out;
+    if out.json {
+        return out.document("group.reselect/1", &begun, &[] as &[String]);
+    }
+    let name = clean(&group.name);
+    out.text(&match begun["test"].as_str() {
+        Some("absorbed") => format!("{name}: a test goes on already; the choice follows it"),
+        _ => format!("{name}: the test has begun; the choice follows it"),
+    })
 }
 
 async fn unpin(session: &Session, group: &str, network: Scope) -> Result<(), Failure> {
@@ -304,7 +357,11 @@ mod tests {
             leaf_name: leaf.map(str::to_owned),
             path: vec![],
             alive: true,
+            delay_ms: None,
+            since: None,
             source: source.to_owned(),
+            pinned: false,
+            pinned_at: None,
             final_used: None,
             refuse: None,
         }
@@ -325,6 +382,7 @@ mod tests {
                 tcp: elig.clone(),
                 udp: elig.clone(),
             },
+            delay_ms: None,
             leaf: None,
         };
         Group {
@@ -340,6 +398,12 @@ mod tests {
             filters: vec![],
             dropped_members: vec![],
             final_: None,
+            check_url: None,
+            check_interval_s: None,
+            tolerance_ms: None,
+            tolerance_source: "default".into(),
+            idle_timeout_s: None,
+            idle_timeout_effective_s: 1800,
             interrupt_connections: false,
             members: members.iter().enumerate().map(member).collect(),
             leaf_count: members.len(),

@@ -16,9 +16,12 @@ pub(crate) mod exit;
 mod fmt;
 mod generate;
 mod group;
+mod latency;
 mod lookup;
+mod measure;
 mod node;
 pub(crate) mod output;
+mod progress;
 mod reload;
 mod run;
 mod status;
@@ -140,6 +143,8 @@ pub(crate) struct Session {
     pub(crate) dirs: Dirs,
     /// `--timeout`
     pub(crate) timeout: Option<Duration>,
+    /// `--progress`
+    pub(crate) progress: args::Progress,
 }
 
 /// Help and version are results; anything else is a mistake in the arguments.
@@ -272,6 +277,7 @@ impl Invocation {
             out: self.out.clone(),
             dirs,
             timeout: self.global.timeout,
+            progress: self.global.progress,
         })
     }
 

@@ -9,11 +9,39 @@ pub(crate) enum Align {
     Right,
 }
 
+/// A text, perhaps in a colour.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    ansi: Option<&'static str>,
+}
+
+/// A text without a colour.
+pub(crate) fn plain(text: impl AsRef<str>) -> Cell {
+    Cell {
+        text: clean(text.as_ref()),
+        ansi: None,
+    }
+}
+
+impl Cell {
+    #[must_use]
+    pub(crate) fn painted(self, ansi: &'static str) -> Self {
+        let ansi = Some(ansi);
+        Self { ansi, ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 /// Rows under a header.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 /// Narrowest a column is cut to.
@@ -29,7 +57,17 @@ impl Table {
 
     /// Adds a row; missing cells stay empty.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.iter().map(|c| clean(c)).collect());
+        self.rows.push(cells.iter().map(plain).collect());
+    }
+
+    /// The same with colours.
+    pub(crate) fn cells(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Whether there is nothing under the header.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The text; on a terminal the widest text column gives way.
@@ -40,16 +78,20 @@ impl Table {
             .enumerate()
             .map(|(i, (head, _))| {
                 let cells = self.rows.iter().filter_map(|r| r.get(i));
-                cells.map(|c| width(c)).max().unwrap_or(0).max(width(head))
+                cells
+                    .map(|c| width(&c.text))
+                    .max()
+                    .unwrap_or(0)
+                    .max(width(head))
             })
             .collect();
         if let Some(limit) = out.width {
             self.shrink(&mut widths, limit);
         }
-        let heads: Vec<String> = self.columns.iter().map(|(h, _)| (*h).to_owned()).collect();
-        let mut text = self.line(&heads, &widths);
+        let heads: Vec<Cell> = self.columns.iter().map(|(h, _)| plain(h)).collect();
+        let mut text = self.line(out, &heads, &widths);
         for row in &self.rows {
-            text.push_str(&self.line(row, &widths));
+            text.push_str(&self.line(out, row, &widths));
         }
         text
     }
@@ -69,11 +111,16 @@ impl Table {
         }
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+    fn line(&self, out: &Output, cells: &[Cell], widths: &[usize]) -> String {
         let mut line = String::new();
         for (i, ((_, align), &room)) in self.columns.iter().zip(widths).enumerate() {
-            let cell = cut(cells.get(i).map_or("", String::as_str), room);
-            let pad = " ".repeat(room.saturating_sub(width(&cell)));
+            let cell = cells.get(i);
+            let text = cut(cell.map_or("", |c| &c.text), room);
+            let pad = " ".repeat(room.saturating_sub(width(&text)));
+            let cell = match cell.and_then(|c| c.ansi) {
+                Some(ansi) if !text.is_empty() => out.paint(ansi, &text),
+                _ => text,
+            };
             if i > 0 {
                 line.push_str("  ");
             }
@@ -175,6 +222,20 @@ mod tests {
         assert_eq!(lines[0], "GROUP                CONNS");
         assert_eq!(lines[1], "香港 and more words      3");
         assert_eq!(lines[2], "b                     1200");
+    }
+
+    #[test]
+    fn colours_do_not_move_columns_and_are_off_in_a_pipe() {
+        let mut table = sample();
+        table.cells(vec![plain("c").painted("32"), plain("7")]);
+        let last = |out: &Output| table.render(out).lines().last().map(str::to_owned);
+        let mut out = output(None);
+        assert_eq!(last(&out).unwrap(), "c                        7");
+        out.color = true;
+        assert_eq!(
+            last(&out).unwrap(),
+            "\x1b[32mc\x1b[0m                        7"
+        );
     }
 
     #[test]

@@ -103,6 +103,7 @@ async fn every_reading_command_understands_the_daemon() {
         &["node", "list"],
         &["node", "list", "--group", "proxy"],
         &["node", "show", "a"],
+        &["node", "list", "--state", "unknown", "--sort", "delay"],
         &["conn", "list"],
         &[
             "conn",
@@ -302,22 +303,30 @@ async fn a_reload_that_runs_is_a_conflict_or_joined() {
 #[tokio::test]
 async fn waiting_ends_when_every_interface_is_attached() {
     let served = Served::new();
-    let interface = |attached| Interface {
-        name: "lan0".to_owned(),
+    let interface = |name: &str, attached| Interface {
+        name: name.to_owned(),
         role: "lan".to_owned(),
         attached,
         hooks: vec![],
         problem: None,
         pending: !attached,
     };
-    let set = |attached| {
-        *served.world.kernel.interfaces.lock().unwrap() = vec![interface(attached)];
+    let set = |attached: [bool; 2]| {
+        let names = ["lan0", "lan1"].into_iter().zip(attached);
+        let all = names.map(|(name, attached)| interface(name, attached));
+        *served.world.kernel.interfaces.lock().unwrap() = all.collect();
     };
-    set(false);
-    let failure = served.honk(&["status", "--wait", "0"]).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Timeout);
-    assert!(failure.message.contains("lan0"), "{}", failure.message);
-    set(true);
+    for (attached, missing) in [
+        ([false, false], "lan0"),
+        ([false, true], "lan0"),
+        ([true, false], "lan1"),
+    ] {
+        set(attached);
+        let failure = served.honk(&["status", "--wait", "0"]).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Timeout);
+        assert!(failure.message.contains(missing), "{}", failure.message);
+    }
+    set([true, true]);
     assert_eq!(served.code(&["status", "--wait", "5"]).await, 0);
     assert_eq!(served.code(&["suspend"]).await, 0);
     assert_eq!(served.code(&["status", "--wait", "0"]).await, 8);
@@ -407,4 +416,70 @@ fn bodies_are_tested_without_a_daemon() {
     assert_eq!(failure.exit.code(), 2);
     assert!(!failure.message.contains("canary"), "{}", failure.message);
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Two proxies that answer nothing: one refuses, one is silent until it is dropped.
+async fn unanswered(served: &Served) -> tokio::net::TcpListener {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refusing = closed.local_addr().unwrap();
+    drop(closed);
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = CONFIG
+        .replace("192.0.2.1:1080", &refusing.to_string())
+        .replace("192.0.2.2:1080", &silent.local_addr().unwrap().to_string());
+    served
+        .world
+        .edit(&config.replace("filter: name(a, b)", "filter: name(a)"));
+    silent
+}
+
+#[tokio::test]
+async fn measurements_that_fail_are_code_11_and_wrong_names_7() {
+    let served = Served::new();
+    served.world.measure();
+    let _silent = unanswered(&served).await;
+    assert_eq!(served.code(&["reload"]).await, 0);
+    for words in [
+        &["node", "ping", "a"][..],
+        &["node", "ping", "a", "--sort", "name", "--limit", "1"],
+        &["node", "ping", "--group", "proxy", "--json"],
+        &["group", "test", "proxy", "--concurrency", "1"],
+    ] {
+        assert_eq!(served.code(words).await, 11, "{words:?}");
+    }
+    assert_eq!(served.code(&["node", "ping", "nope"]).await, 7);
+    assert_eq!(served.code(&["group", "test", "nope"]).await, 7);
+    // `block` is not dialed, so nothing fails.
+    assert_eq!(served.code(&["node", "ping", "block"]).await, 0);
+    let bad = ["node", "ping", "a", "--concurrency", "65"];
+    assert_eq!(served.code(&bad).await, 1);
+    let selector = ["group", "test", "proxy", "--reselect"];
+    assert_eq!(
+        served.code(&selector).await,
+        5,
+        "no task watches nodes here"
+    );
+    assert!(Cli::try_parse_from(["honk", "node", "ping"]).is_err());
+    assert!(Cli::try_parse_from(["honk", "node", "ping", "a", "--all"]).is_err());
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_measurement_somebody_else_calls_off_is_told() {
+    let served = Served::new();
+    served.world.measure();
+    let silent = unanswered(&served).await;
+    assert_eq!(served.code(&["reload"]).await, 0);
+    let engine = std::sync::Arc::clone(&served.world.engine);
+    let other = tokio::spawn(async move {
+        let (stream, _) = silent.accept().await.unwrap();
+        let runs = std::sync::Arc::clone(&engine.pings().unwrap().runs);
+        let id = runs.list()[0].id;
+        runs.cancel(id).await;
+        drop(stream);
+    });
+    let ping = ["node", "ping", "b", "--timeout", "30s"];
+    assert_eq!(served.code(&ping).await, 1);
+    other.await.unwrap();
+    served.end().await;
 }

@@ -31,6 +31,7 @@ use honk_policy::{
 use tokio::sync::{mpsc, oneshot};
 
 use self::counts::ProbeCounts;
+use crate::clock;
 
 /// Deadline of one probe of the health loop.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,7 +94,6 @@ pub(crate) struct Report {
     pub(crate) counts: Counts,
     /// Cycles that traffic made unnecessary.
     pub(crate) skips: Vec<(GroupId, u64)>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "shown by the API"))]
     pub(crate) history: HashMap<NodeId, Vec<Sample>>,
 }
 
@@ -183,6 +183,12 @@ impl Prober {
     pub(crate) fn report(&self) -> Arc<Report> {
         let shown = self.shared.report.lock();
         Arc::clone(&shown.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A point in time of the task in milliseconds since 1970.
+    pub(crate) fn wall_ms(&self, at: Moment) -> u64 {
+        let ago = self.shared.now().since(at).as_millis();
+        clock::now_ms().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX))
     }
 
     /// Changes of life and death since the start.

@@ -273,6 +273,14 @@ impl Runs {
         self.run(id)
     }
 
+    /// Waits until a run has ended by itself; `None` when there is none, or it was called off.
+    pub(crate) async fn ended(&self, id: RunId) -> Option<Run> {
+        let mut ended = self.lock().entries.get(&id)?.ended.clone();
+        // A task that is gone without a word has ended as well.
+        let _ = ended.wait_for(|ended| *ended).await;
+        self.run(id).filter(|run| run.state == State::Done)
+    }
+
     /// Calls off the runs for which `wanted` holds no more.
     pub(crate) fn keep(&self, wanted: impl Fn(Map) -> bool) {
         let mut state = self.lock();

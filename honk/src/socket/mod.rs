@@ -129,6 +129,30 @@ pub(crate) fn accept(listener: &impl AsFd) -> io::Result<Accepted> {
     Ok(Accepted { fd, client, target })
 }
 
+/// Opens a non-blocking listener for clients of ours. It has no mark: its packets belong to
+/// connections that others began, and the kernel programs decide about first packets only.
+pub(crate) fn listen(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    if address.is_ipv6() {
+        // All of IPv4 and all of IPv6 may stand beside each other on one port.
+        net::sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    net::sockopt::set_socket_reuseaddr(&fd, true)?;
+    net::bind(&fd, &address)?;
+    net::listen(&fd, backlog)?;
+    Ok(fd)
+}
+
+/// Connects to a name or address, for the command line: what it sends is anybody's traffic.
+pub(crate) async fn connect_plain(authority: &str) -> io::Result<tokio::net::TcpStream> {
+    tokio::net::TcpStream::connect(authority).await
+}
+
 fn ip_addr(addr: SocketAddrAny) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(addr)
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -49,6 +49,29 @@ pub(crate) fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let result = write(&temp, text, mode).and_then(|()| fs::rename(&temp, path));
     if result.is_err() {
         // Best effort: the error that is reported is the one that matters.
+        let _ = fs::remove_file(&temp);
+    }
+    result
+}
+
+/// The same for a file that somebody else owns and that has to outlive a crash: mode and owner
+/// stay, and the new text is on the disk when this returns.
+pub(crate) fn replace_durably(path: &Path, text: &[u8]) -> io::Result<()> {
+    let meta = fs::metadata(path)?;
+    let mut name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?
+        .to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temp = path.with_file_name(name);
+    let dir = path.parent().unwrap_or_else(|| Path::new("."));
+    let result = write(&temp, text, meta.permissions().mode() & 0o7777)
+        .and_then(|()| std::os::unix::fs::chown(&temp, Some(meta.uid()), Some(meta.gid())))
+        .and_then(|()| File::open(&temp)?.sync_all())
+        .and_then(|()| fs::rename(&temp, path))
+        .and_then(|()| File::open(dir)?.sync_all());
+    if result.is_err() {
+        // As above.
         let _ = fs::remove_file(&temp);
     }
     result

@@ -107,6 +107,11 @@ impl Measurements {
         Some(Shown { sample, foreign })
     }
 
+    /// All samples of a member, one of each map that has it.
+    pub fn samples(&self, member: MemberId) -> impl Iterator<Item = &Measured> {
+        self.maps.values().filter_map(move |map| map.get(&member))
+    }
+
     /// Whether a run waits for this member.
     pub fn is_pending(&self, map: Map, member: MemberId) -> bool {
         self.pending.contains_key(&(map, member))

@@ -116,7 +116,7 @@ async fn nothing_but_the_health_checks_is_served_without_a_token() {
         let (status, _, _) = answer(&router, with_token(2, path, "wrong")).await;
         assert_eq!(status, 401, "{path}: a wrong token is wrong everywhere");
     }
-    for path in ["/api/v1", "/metrics", "/api/v1/nodes"] {
+    for path in ["/api/v1", "/metrics", "/api/v1/nodes", "/proxies"] {
         for token in [FULL, READ] {
             assert_eq!(answer(&router, with_token(3, path, token)).await.0, 200);
         }

@@ -25,10 +25,12 @@ pub(crate) enum Trigger {
     Api,
     /// A refresh: an activation without a file reload.
     Subscription,
+    /// A change of a group through the API.
+    Patch,
 }
 
 /// Label values of `trigger` and `result`.
-pub(crate) const TRIGGERS: [&str; 3] = ["signal", "api", "subscription"];
+pub(crate) const TRIGGERS: [&str; 4] = ["signal", "api", "subscription", "patch"];
 pub(crate) const RESULTS: [&str; 3] = ["applied", "rejected", "failed"];
 
 /// Reloads that may run or wait: one of each.

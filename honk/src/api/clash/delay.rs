@@ -1,0 +1,152 @@
+//! Measurements in the words of Clash: one number, or one for each member.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::StatusCode,
+};
+use honk_policy::{
+    config::CheckUrl,
+    id::{GroupId, MemberId},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{super::Shared, Named, bad, named, unknown};
+use crate::{
+    api::{error::ApiError, measure::TIMEOUT_MS},
+    app::pings::{Busy, PingError, Run, Stage, What, Wish},
+};
+
+/// Measurements of one request at a time.
+const CONCURRENCY: usize = 10;
+
+/// What a dashboard may say; what it leaves empty is as configured.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    url: Option<String>,
+    timeout: Option<String>,
+    expected: Option<String>,
+}
+
+impl Asked {
+    fn wish(&self) -> Result<Wish, ApiError> {
+        if self.expected.as_deref().is_some_and(|e| !e.is_empty()) {
+            return Err(bad("`expected` is not served: any status counts"));
+        }
+        let url = self.url.as_deref().filter(|url| !url.is_empty());
+        let url = match url.map(CheckUrl::parse) {
+            None => None,
+            Some(Ok(url)) => Some(url),
+            Some(Err(error)) => return Err(bad(format!("url: {error}"))),
+        };
+        let timeout = self.timeout.as_deref().filter(|t| !t.is_empty());
+        let timeout = match timeout.map(str::parse::<u64>) {
+            None => None,
+            Some(Ok(ms)) if TIMEOUT_MS.contains(&ms) => Some(Duration::from_millis(ms)),
+            Some(_) => return Err(bad("timeout: milliseconds from 100 to 30000")),
+        };
+        Ok(Wish {
+            url,
+            timeout,
+            concurrency: None,
+        })
+    }
+}
+
+/// One node; of a group all members, and the number of the current one.
+pub(super) async fn one(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Value>, ApiError> {
+    let wish = asked.wish()?;
+    let snapshot = shared.engine.snapshot();
+    let node = match named(&snapshot, &name).ok_or_else(unknown)? {
+        Named::Group(group) => return current(&shared, group.id, wish).await,
+        Named::Node(node) => node.id,
+    };
+    let measured = shared.engine.ping_node(node, None, wish).await;
+    let (_, result) = measured.map_err(refused)?;
+    match result {
+        Ok(took) => Ok(Json(json!({ "delay": shown(took.as_millis()) }))),
+        Err(failure) if failure.stage == Stage::Timeout => Err(timed_out()),
+        Err(failure) => Err(failed(failure.to_string())),
+    }
+}
+
+async fn current(shared: &Shared, group: GroupId, wish: Wish) -> Result<Json<Value>, ApiError> {
+    let run = run(shared, group, wish).await?;
+    // A group that chooses by itself may have another member by now.
+    let view = shared.engine.snapshot().groups.view(group);
+    let member = view.and_then(|view| view.tcp.member).map(|(id, _)| id);
+    let result = run.results.iter().find(|(id, _)| Some(*id) == member);
+    match result {
+        Some((_, Ok(ms))) => Ok(Json(json!({ "delay": shown(u128::from(*ms)) }))),
+        Some((_, Err(reason))) => Err(failed(&**reason)),
+        None => Err(failed("the group has no member that was measured")),
+    }
+}
+
+/// All members that answer, by name; of two of one name the first that is measured.
+pub(super) async fn members(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Map<String, Value>>, ApiError> {
+    let wish = asked.wish()?;
+    let snapshot = shared.engine.snapshot();
+    let Some(Named::Group(group)) = named(&snapshot, &name) else {
+        return Err(unknown());
+    };
+    let run = run(&shared, group.id, wish).await?;
+    let mut delays = Map::new();
+    for member in &*group.members {
+        let measured = |(id, result): &(MemberId, Result<u16, _>)| {
+            (*id == member.id()).then_some(*result.as_ref().ok()?)
+        };
+        if let Some(ms) = run.results.iter().find_map(measured) {
+            let ms = shown(u128::from(ms));
+            delays.entry(member.name()).or_insert(json!(ms));
+        }
+    }
+    Ok(Json(delays))
+}
+
+/// Measures the members to the end; joins a run of the group that goes on already.
+async fn run(shared: &Shared, group: GroupId, wish: Wish) -> Result<Run, ApiError> {
+    let wish = Wish {
+        concurrency: Some(CONCURRENCY),
+        ..wish
+    };
+    let pings = shared.engine.pings().ok_or(PingError::NotRunning);
+    let runs = &pings.map_err(refused)?.runs;
+    let id = match shared.engine.ping(&What::Group(group), wish) {
+        Ok(id) | Err(PingError::Busy(Busy::Same(id))) => id,
+        Err(error) => return Err(refused(error)),
+    };
+    let run = runs.ended(id).await;
+    run.ok_or_else(|| failed("the measurement was called off"))
+}
+
+/// 0 means a failure.
+fn shown(ms: u128) -> u16 {
+    u16::try_from(ms).unwrap_or(u16::MAX).max(1)
+}
+
+fn refused(error: PingError) -> ApiError {
+    match error {
+        PingError::NoGroup | PingError::NoNode => unknown(),
+        error => failed(error.to_string()),
+    }
+}
+
+fn failed(text: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "delay_failed", text)
+}
+
+fn timed_out() -> ApiError {
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "Timeout")
+}
