@@ -10,6 +10,7 @@ mod engine;
 mod groups;
 mod load;
 mod policy;
+mod score;
 mod seat;
 mod slab;
 mod sock;
@@ -103,6 +104,7 @@ pub fn run(settings: &Settings) -> Result<()> {
     if wants("policy") {
         sink.add(policy::figures()?.into_iter().map(figure_line).collect())?;
         sink.add(groups::figures()?.into_iter().map(figure_line).collect())?;
+        sink.add(score::figures().into_iter().map(figure_line).collect())?;
     }
     print_table(&sink.lines);
     Ok(())

@@ -44,3 +44,94 @@ pub(super) fn mark(rows: &mut [Row]) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::score::{
+        cell::{Cell, Layers, Scope, TargetScope},
+        clock::T,
+        ids::{GroupKey, key},
+        outcome::Marks,
+        snapshot::Snapshot,
+    };
+
+    const SCOPE: Scope = Scope {
+        group: GroupKey(1),
+        network: crate::id::Network::Tcp,
+        family: None,
+        target: TargetScope::Any,
+    };
+
+    fn row(number: u128, ok: f64, bad: f64, streak: u32) -> Row {
+        let mut cell = Cell::new(1, None);
+        let marks = Marks {
+            ok,
+            bad,
+            set_up: ok + bad,
+            not_set_up: 0.0,
+        };
+        cell.mark(T::START, marks);
+        cell.streak = streak;
+        let layers = Layers {
+            group: Some(&cell),
+            ..Layers::default()
+        };
+        Row {
+            node: key(number),
+            index: number as usize,
+            member: 0,
+            known: Snapshot::read(T::START, &SCOPE, layers),
+            eligible: false,
+            utility: 0.0,
+        }
+    }
+
+    fn marked(mut rows: Vec<Row>) -> Vec<bool> {
+        mark(&mut rows);
+        rows.iter().map(|row| row.eligible).collect()
+    }
+
+    #[test]
+    fn three_failures_exclude_while_another_is_healthy() {
+        let rows = vec![row(1, 9.0, 1.0, 3), row(2, 9.0, 1.0, 2)];
+        assert_eq!(marked(rows), [false, true]);
+        let all = vec![row(1, 9.0, 1.0, 3), row(2, 9.0, 1.0, 4)];
+        assert_eq!(marked(all), [true, true], "the choice goes on among all");
+    }
+
+    #[test]
+    fn an_observed_excess_of_failures_excludes() {
+        let rows = vec![row(1, 100.0, 0.0, 0), row(2, 80.0, 20.0, 0)];
+        assert_eq!(marked(rows), [true, false]);
+        let near = vec![row(1, 100.0, 0.0, 0), row(2, 97.0, 3.0, 0)];
+        assert_eq!(marked(near), [true, true]);
+    }
+
+    #[test]
+    fn without_a_record_nobody_competes_with_one() {
+        let rows = vec![row(1, 4.0, 0.0, 0), row(2, 3.9, 0.0, 0)];
+        assert_eq!(marked(rows), [true, false]);
+        let nobody = vec![row(1, 0.0, 0.0, 0), row(2, 1.0, 0.0, 0)];
+        assert_eq!(marked(nobody), [false, true], "the bounds decide");
+        assert_eq!(
+            marked(vec![row(1, 0.0, 0.0, 0), row(2, 0.0, 0.0, 0)]),
+            [true; 2]
+        );
+    }
+
+    proptest! {
+        /// SI-25: more successes of one never exclude another that has not failed.
+        #[test]
+        fn successes_of_one_exclude_no_other(
+            ok in 4.0..1000.0_f64,
+            factor in 1.0..1e6_f64,
+            other in 4.0..1000.0_f64,
+        ) {
+            let rows = vec![row(1, ok * factor, 0.0, 0), row(2, other, 0.0, 0)];
+            prop_assert_eq!(marked(rows), vec![true, true]);
+        }
+    }
+}

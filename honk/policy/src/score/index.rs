@@ -17,6 +17,21 @@ struct Entry {
 const FIRST: usize = 16;
 
 impl Index {
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.cells.capacity() * size_of::<Option<Entry>>()
+    }
+
+    /// Bytes in use with so many entries, at most.
+    pub(super) const fn bytes_for(entries: usize) -> usize {
+        let cells = if entries * 2 < FIRST {
+            FIRST
+        } else {
+            (entries * 2).next_power_of_two()
+        };
+        cells * size_of::<Option<Entry>>()
+    }
+
     /// The slot with this hash that is the wanted one.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let mask = self.cells.len().checked_sub(1)?;

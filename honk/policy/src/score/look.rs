@@ -131,7 +131,6 @@ pub(super) fn wide(scope: &Scope) -> Scope {
 pub(super) fn reading<'a>(evidence: &'a Evidence, now: T, scope: &'a Scope) -> Reading<'a> {
     Reading {
         store: &evidence.store,
-        targets: &evidence.targets,
         now,
         scope,
     }

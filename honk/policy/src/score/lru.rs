@@ -122,6 +122,12 @@ impl<K: Key, V> Lru<K, V> {
         Some(entry)
     }
 
+    /// Bytes of a slot with its place in the index.
+    #[cfg(test)]
+    pub(super) fn slot_size() -> usize {
+        size_of::<Slot<K, V>>() + Index::bytes_for(1024) / 1024
+    }
+
     #[cfg(test)]
     pub(super) fn occupied(&self) -> impl Iterator<Item = (u32, &K, &V)> {
         (0..).zip(&self.slots).filter_map(|(slot, held)| {

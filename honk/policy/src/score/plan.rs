@@ -134,19 +134,29 @@ impl Engine {
         view: &[Cand],
         rows: &mut Vec<Row>,
     ) -> Option<Choice> {
-        let evidence = &self.evidence;
-        let net = self.groups[at].net_mut(scope.network);
-        net.pool.adopt(now, view);
+        let pool = &mut self.groups[at].net_mut(scope.network).pool;
+        pool.adopt(now, view);
+        let pool = &self.groups[at].net(scope.network).pool;
+        let choice = self.choose(now, pool, scope, view, rows);
         let group_scope = wide(scope);
         let failing = |node| {
-            let cell = evidence.cells.aggregate.get(&group_scope.group_key(node));
-            cell.is_some_and(|cell| cell.streak >= STREAK_OUT)
+            let streak = match rows.iter().find(|row| row.node == node) {
+                Some(row) => row.known.node_streak,
+                None => {
+                    let cells = &self.evidence.cells.aggregate;
+                    let cell = cells.get(&group_scope.group_key(node));
+                    cell.map_or(0, |cell| cell.streak)
+                }
+            };
+            streak >= STREAK_OUT
         };
-        if net.pool.due(now, view, failing) {
-            let standings = &mut self.standings;
-            let first = standings_of(evidence, now, scope, view, rows, standings);
-            net.pool.commit(now, standings, first, net.demand.now(now));
+        if !pool.due(now, view, failing) {
+            return choice;
         }
+        let net = self.groups[at].net_mut(scope.network);
+        let standings = &mut self.standings;
+        let first = standings_of(&self.evidence, now, scope, view, rows, standings);
+        net.pool.commit(now, standings, first, net.demand.now(now));
         let pool = &self.groups[at].net(scope.network).pool;
         self.choose(now, pool, scope, view, rows)
     }

@@ -78,7 +78,7 @@ impl Flows {
             return;
         };
         let reporter = engine.start(self.now, work, Source::Traffic);
-        let outcome = if self.count % 50 == 0 {
+        let outcome = if self.count.is_multiple_of(50) {
             Outcome::TargetTimeout
         } else {
             let mut at = self.now.plus_nanos(20_000_000);

@@ -6,7 +6,7 @@ use super::timing::Timing;
 use crate::{
     id::{Family, Network},
     score::{
-        ids::{GroupKey, NodeKey, TargetId},
+        ids::{GroupKey, NodeKey, TargetId, mix},
         targets::Targets,
     },
 };
@@ -63,6 +63,11 @@ impl Place {
         Self(3 * network as u8 + 2)
     }
 
+    /// As a number.
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
     /// All of one network.
     pub(super) fn all(network: Network) -> [Self; 3] {
         [0, 1, 2].map(|n| Self(3 * network as u8 + n))
@@ -95,6 +100,18 @@ impl About {
             (a, b) if a == b => Ordering::Equal,
             (Self::Target(a), Self::Target(b)) => targets.key(a).cmp(&targets.key(b)),
             (a, b) => probe(a).cmp(&probe(b)),
+        }
+    }
+
+    /// Spread bits, for an index.
+    pub(super) fn bits(self) -> u64 {
+        match self {
+            Self::Target(target) => u64::from(target.0),
+            Self::Probe {
+                slot,
+                scope,
+                interval,
+            } => mix(scope ^ u64::from(slot), interval.unwrap_or(u64::MAX)),
         }
     }
 

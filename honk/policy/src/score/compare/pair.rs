@@ -16,7 +16,6 @@ use crate::score::{
     clock::T,
     consts::REPORTERS,
     ids::NodeKey,
-    targets::Targets,
 };
 
 /// Most common targets in one comparison.
@@ -72,7 +71,6 @@ impl Pairing {
 #[derive(Clone, Copy)]
 pub(in crate::score) struct Reading<'a> {
     pub(in crate::score) store: &'a Store,
-    pub(in crate::score) targets: &'a Targets,
     pub(in crate::score) now: T,
     pub(in crate::score) scope: &'a Scope,
 }
@@ -159,7 +157,7 @@ impl Reading<'_> {
             place: Place::probes(self.scope.network),
             node,
         });
-        let mut matched = self.store.matched(self.targets, owners);
+        let mut matched = self.store.matched(self.now, owners);
         matched.find_map(|(about, rings)| {
             let when = self.store.when(self.now, about.timing()?)?;
             Some(Pairing {
@@ -191,7 +189,7 @@ impl Reading<'_> {
     fn matched(&self, nodes: [NodeKey; 2]) -> impl Iterator<Item = [&[Ring; 3]; 2]> {
         let owners = self.owners(nodes);
         owners.flat_map(|owners| {
-            let matched = self.store.matched(self.targets, owners);
+            let matched = self.store.matched(self.now, owners);
             matched.map(|(_, rings)| rings)
         })
     }
@@ -202,7 +200,7 @@ impl Reading<'_> {
         };
         self.scope.family?;
         let owners = self.owners(nodes).next()?;
-        let [a, b] = owners.map(|o| self.store.rings(self.targets, o, About::Target(target)));
+        let [a, b] = owners.map(|o| self.store.rings(o, About::Target(target)));
         a.zip(b).map(|(a, b)| [a, b])
     }
 }

@@ -1,8 +1,8 @@
 //! The comparison store: at most 512 cells and 1 MiB, whatever comes in.
 //!
-//! Cells are found through one sorted list, in which everything that one node did in one place
-//! lies side by side in canonical target order: two nodes' common targets are a merge of two
-//! runs. What other state makes void (a fence, an evicted or removed cell) the engine forgets
+//! A sorted list holds everything that one node did in one place side by side, in canonical target
+//! order; an index finds a single cell. Two nodes' common targets are those of one's run that the
+//! index knows of the other: names are compared when a cell is made, never when it is read. What other state makes void (a fence, an evicted or removed cell) the engine forgets
 //! here at once, so a read needs nothing but the store.
 
 use std::fmt;
@@ -17,7 +17,8 @@ use crate::{
     score::{
         clock::T,
         consts::{COMPARISON_BYTES, COMPARISONS},
-        ids::{GroupKey, NodeKey},
+        ids::{GroupKey, NodeKey, mix},
+        index::Index,
         targets::Targets,
     },
 };
@@ -25,11 +26,12 @@ use crate::{
 /// Most bytes that a key may own.
 const KEY_HEAP: usize = 1024;
 /// Logical bytes that can never be passed: the store, all cells, all places in the list, all keys.
-pub(in crate::score) const LOGICAL_CAPACITY: usize =
-    size_of::<Store>() + COMPARISONS * (size_of::<Cell>() + size_of::<Entry>() + KEY_HEAP);
+pub(in crate::score) const LOGICAL_CAPACITY: usize = size_of::<Store>()
+    + COMPARISONS * (size_of::<Cell>() + size_of::<[Ring; 3]>() + size_of::<Entry>() + KEY_HEAP)
+    + Index::bytes_for(COMPARISONS);
 
 const _: () = assert!(LOGICAL_CAPACITY <= COMPARISON_BYTES);
-const _: () = assert!(size_of::<Cell>() <= 960);
+const _: () = assert!(size_of::<Cell>() + size_of::<[Ring; 3]>() <= 960);
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,6 @@ struct Cell {
     touched: u64,
     /// When its last block ends.
     ends: T,
-    rings: [Ring; 3],
 }
 
 /// A place in the sorted list: owner, and where the cell is.
@@ -86,8 +87,12 @@ pub struct ComparisonStats {
 #[derive(Default)]
 pub(in crate::score) struct Store {
     cells: Vec<Cell>,
+    /// Response, up and down of each cell. Apart from the cells, so that looking for one does not
+    /// pull its samples into the processor's cache.
+    rings: Vec<[Ring; 3]>,
     /// Sorted by owner, then by what the cell is about.
     order: Vec<Entry>,
+    index: Index,
     origin: Option<T>,
     clock: u64,
     heap: usize,
@@ -129,16 +134,26 @@ impl Store {
         if ends <= now {
             return false;
         }
-        let slot = match self.find(targets, owner, about) {
-            Ok(at) => usize::from(self.order[at].1),
-            Err(_) if heap_of(targets, about) > KEY_HEAP => return false,
-            Err(_) => self.insert(targets, now, owner, about),
+        let slot = match self.lookup(owner, about) {
+            Some(slot) => slot,
+            None if heap_of(targets, about) > KEY_HEAP => return false,
+            None => self.insert(targets, now, owner, about),
         };
         self.clock += 1;
         let cell = &mut self.cells[slot];
         cell.touched = self.clock;
         cell.ends = cell.ends.max(ends);
-        cell.rings[s.metric as usize].record(block, s.at, s.value, s.reporter)
+        self.rings[slot][s.metric as usize].record(block, s.at, s.value, s.reporter)
+    }
+
+    /// The slot of a cell.
+    fn lookup(&self, owner: Owner, about: About) -> Option<usize> {
+        let is_it = |slot: u32| {
+            let cell = &self.cells[slot as usize];
+            cell.about == about && cell.owner == owner
+        };
+        let slot = self.index.find(hash(owner, about), is_it)?;
+        Some(slot as usize)
     }
 
     /// Where the cell stands in the list, or where it would.
@@ -164,11 +179,12 @@ impl Store {
             about,
             touched: 0,
             ends: T::START,
-            rings: Default::default(),
         });
+        self.rings.push(Default::default());
         // The cap keeps every slot within u16.
         let short = u16::try_from(slot).unwrap_or(u16::MAX);
         self.order.insert(at, (owner, short));
+        self.index.insert(hash(owner, about), slot as u32);
         slot
     }
 
@@ -210,8 +226,13 @@ impl Store {
             && let Ok(moved) = entry_of(self, targets, last)
         {
             self.order[moved].1 = u16::try_from(slot).unwrap_or(u16::MAX);
+            let hash = self.cells[last].hash();
+            self.index.remove(hash, last as u32);
+            self.index.insert(hash, slot as u32);
         }
+        self.index.remove(self.cells[slot].hash(), slot as u32);
         let gone = self.cells.swap_remove(slot);
+        self.rings.swap_remove(slot);
         self.heap -= heap_of(targets, gone.about);
         if let Some(target) = gone.about.target() {
             targets.release(target);
@@ -220,8 +241,8 @@ impl Store {
 
     /// The evidence cell of a target ended or was fenced.
     pub(in crate::score) fn forget_exact(&mut self, targets: &mut Targets, key: &TrafficKey) {
-        if let Ok(at) = self.find(targets, key.owner(), About::Target(key.target)) {
-            self.remove(targets, usize::from(self.order[at].1));
+        if let Some(slot) = self.lookup(key.owner(), About::Target(key.target)) {
+            self.remove(targets, slot);
         }
     }
 
@@ -279,43 +300,31 @@ impl Store {
     /// Cells of one owner, in canonical order of what they are about.
     fn run(&self, owner: Owner) -> &[Entry] {
         let start = self.order.partition_point(|(o, _)| *o < owner);
-        let len = self.order[start..].partition_point(|(o, _)| *o == owner);
+        let run = self.order[start..].iter();
+        let len = run.take_while(|(o, _)| *o == owner).count();
         &self.order[start..start + len]
     }
 
     /// Rings of a node about one thing.
-    pub(super) fn rings(
-        &self,
-        targets: &Targets,
-        owner: Owner,
-        about: About,
-    ) -> Option<&[Ring; 3]> {
-        let at = self.find(targets, owner, about).ok()?;
-        Some(&self.cells[usize::from(self.order[at].1)].rings)
+    pub(super) fn rings(&self, owner: Owner, about: About) -> Option<&[Ring; 3]> {
+        Some(&self.rings[self.lookup(owner, about)?])
     }
 
-    /// What both owners have cells about, in canonical order.
+    /// What both owners have cells about that have not ended, in canonical order.
     pub(super) fn matched(
         &self,
-        targets: &Targets,
-        owners: [Owner; 2],
+        now: T,
+        [a, b]: [Owner; 2],
     ) -> impl Iterator<Item = (About, [&[Ring; 3]; 2])> {
-        let [mut a, mut b] = owners.map(|owner| self.run(owner));
-        std::iter::from_fn(move || {
-            loop {
-                let (&(_, x), &(_, y)) = (a.first()?, b.first()?);
-                let [x, y] = [x, y].map(|slot| &self.cells[usize::from(slot)]);
-                let order = x.about.order(y.about, targets);
-                if order.is_le() {
-                    a = &a[1..];
-                }
-                if order.is_ge() {
-                    b = &b[1..];
-                }
-                if order.is_eq() {
-                    return Some((x.about, [&x.rings, &y.rings]));
-                }
+        self.run(a).iter().filter_map(move |(_, slot)| {
+            let slot = usize::from(*slot);
+            let cell = &self.cells[slot];
+            if cell.ends <= now {
+                return None;
             }
+            let other = self.lookup(b, cell.about)?;
+            let lasts = self.cells[other].ends > now;
+            lasts.then(|| (cell.about, [slot, other].map(|slot| &self.rings[slot])))
         })
     }
 
@@ -332,7 +341,9 @@ impl Store {
     pub(in crate::score) fn stats(&self) -> ComparisonStats {
         let bytes = size_of::<Self>()
             + self.cells.capacity() * size_of::<Cell>()
+            + self.rings.capacity() * size_of::<[Ring; 3]>()
             + self.order.capacity() * size_of::<Entry>()
+            + self.index.bytes()
             + self.heap;
         ComparisonStats {
             cells: self.cells.len() as u64,
@@ -343,6 +354,17 @@ impl Store {
             rejected: self.rejected,
         }
     }
+}
+
+impl Cell {
+    fn hash(&self) -> u64 {
+        hash(self.owner, self.about)
+    }
+}
+
+fn hash(owner: Owner, about: About) -> u64 {
+    let place = u64::from(owner.group.0) << 8 | u64::from(owner.place.bits());
+    mix(owner.node.bits() ^ place, about.bits())
 }
 
 /// Bytes that a key owns.

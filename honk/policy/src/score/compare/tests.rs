@@ -97,7 +97,6 @@ impl World {
         };
         ask(&Reading {
             store: &self.store,
-            targets: &self.targets,
             now: secs(now),
             scope: &scope,
         })
@@ -333,7 +332,6 @@ fn a_read_over_all_flows_looks_at_both_families() {
     };
     let reading = Reading {
         store: &world.store,
-        targets: &world.targets,
         now: secs(1),
         scope: &scope,
     };
@@ -425,6 +423,22 @@ fn a_full_store_drops_what_ended_then_what_lay_longest() {
         .store
         .retain(&mut world.targets, |group, _| group != GROUP);
     assert_eq!((world.store.stats().cells, world.targets.len()), (0, 0));
+}
+
+#[test]
+fn what_was_touched_last_stays() {
+    let mut world = World::new();
+    let keys: Vec<TrafficKey> = (0..=COMPARISONS).map(|n| world.key(world.a, n)).collect();
+    for key in &keys[..COMPARISONS] {
+        world.take(*key, sample(Metric::Response, 1, 1.0, 1));
+    }
+    world.take(keys[0], sample(Metric::Response, 2, 1.0, 2));
+    world.take(keys[COMPARISONS], sample(Metric::Response, 2, 1.0, 1));
+    let known = |n: usize| {
+        let nodes = [world.a; 2];
+        world.read(2, TargetScope::One(keys[n].target), |r| r.sharing(nodes)) > 0
+    };
+    assert!(known(0) && !known(1) && known(2) && known(COMPARISONS));
 }
 
 #[test]

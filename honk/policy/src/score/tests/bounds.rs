@@ -3,7 +3,9 @@
 use super::{
     super::{
         Mode, Outcome, Target, Trials,
-        consts::{CELLS, WORKS},
+        cell::{Cell, CellKey},
+        consts::{CELLS, COMPARISON_BYTES, HISTORY, HOST_MAX, WORKS},
+        lru::Lru,
     },
     world::{Flow, WEB, World, cands},
 };
@@ -100,4 +102,16 @@ fn an_evicted_cell_takes_no_late_report() {
     assert_eq!(format!("{:?}", world.engine.evidence.cells), before);
     assert_eq!(world.engine.dropped().attempts, 0);
     assert_eq!(world.engine.stats(now).cache.aggregate_cells, 0);
+}
+
+/// S-309: 12 MiB with full tables of cells and names as long as they can be. Attempts come on top.
+#[test]
+fn full_tables_stay_within_their_memory() {
+    let cells = 2 * CELLS * Lru::<CellKey, Cell>::slot_size();
+    let names = 2 * CELLS * (HOST_MAX + 64);
+    // An entry of history is far smaller than a cell.
+    let history = HISTORY * 128;
+    let comparisons = COMPARISON_BYTES;
+    let all = cells + names + history + comparisons;
+    assert!(all <= 12 << 20, "{all} bytes");
 }
