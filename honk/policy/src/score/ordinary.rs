@@ -84,6 +84,49 @@ pub(super) fn margin(completions: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::{
+        cell::{Layers, Scope, TargetScope},
+        clock::T,
+        ids::{GroupKey, key},
+        snapshot::Snapshot,
+    };
+
+    const SCOPE: Scope = Scope {
+        group: GroupKey(1),
+        network: crate::id::Network::Tcp,
+        family: None,
+        target: TargetScope::Any,
+    };
+
+    /// A mature candidate that is fit.
+    fn row(number: u128, utility: f64) -> Row {
+        let mut known = Snapshot::read(T::START, &SCOPE, Layers::default());
+        known.completions = 8.0;
+        Row {
+            node: key(number),
+            index: number as usize,
+            member: 0,
+            known,
+            eligible: true,
+            utility,
+        }
+    }
+
+    fn gain(value: f64, tradeoff: bool) -> Option<Gain> {
+        Some(Gain { value, tradeoff })
+    }
+
+    /// The first of three is the incumbent.
+    fn held(rows: &[Row], gains: [Option<Gain>; 2]) -> (usize, Reason) {
+        choose(rows, Some(0), |held, at| {
+            assert_eq!(held, 0);
+            gains[at - 1]
+        })
+    }
+
+    fn three() -> Vec<Row> {
+        vec![row(1, 1.0), row(2, 1.03), row(3, 1.01)]
+    }
 
     #[test]
     fn margins_grow_with_completions() {
@@ -96,5 +139,67 @@ mod tests {
         ] {
             assert_eq!(margin(completions), want);
         }
+    }
+
+    #[test]
+    fn the_best_wins_and_ties_go_by_declaration() {
+        assert_eq!(best(&three()), (1, Reason::PerformanceWinner));
+        assert_eq!(best(&[row(1, 1.0), row(2, 1.0)]).0, 0);
+        let mut one = three();
+        (one[1].eligible, one[2].eligible) = (false, false);
+        assert_eq!(best(&one), (0, Reason::ReliabilityWinner));
+        one[0].eligible = false;
+        assert_eq!(best(&one).0, 0, "nobody is fit: the first");
+        assert_eq!(choose(&three(), None, |_, _| None).0, 1);
+    }
+
+    #[test]
+    fn utility_alone_never_moves_a_healthy_incumbent() {
+        let reason = Reason::InsufficientEvidenceHeld;
+        assert_eq!(held(&three(), [None, None]), (0, reason));
+        // The comparison with another than the best does not matter.
+        assert_eq!(held(&three(), [None, gain(0.001, false)]), (0, reason));
+        let compared = [gain(0.0049, false), None];
+        assert_eq!(held(&three(), compared), (0, Reason::IncumbentHeld));
+        let tradeoff = [gain(0.0, true), gain(0.0, false)];
+        let reason = Reason::DirectionalTradeoffHeld;
+        assert_eq!(held(&three(), tradeoff), (0, reason));
+    }
+
+    #[test]
+    fn the_greatest_gain_that_clears_the_margin_is_promoted() {
+        let reason = Reason::PerformanceWinner;
+        let both = [gain(0.005, false), gain(0.006, true)];
+        assert_eq!(held(&three(), both), (2, reason));
+        let equal = [gain(0.006, false), gain(0.006, false)];
+        assert_eq!(held(&three(), equal), (1, reason));
+        let mut young = three();
+        young[0].known.completions = 0.5;
+        assert_eq!(held(&young, [gain(0.0004, false), None]), (1, reason));
+        assert_eq!(held(&young, [gain(0.0, false), None]).0, 0);
+    }
+
+    #[test]
+    fn who_is_unfit_or_untried_is_not_promoted() {
+        let mut rows = three();
+        rows[1].eligible = false;
+        rows[2].known.completions = 0.4;
+        assert_eq!(held(&rows, [gain(1.0, false); 2]).0, 0);
+    }
+
+    #[test]
+    fn an_unfit_failing_or_untried_incumbent_is_not_held() {
+        let mut rows = three();
+        rows[0].eligible = false;
+        let reason = Reason::IncumbentIneligible;
+        assert_eq!(held(&rows, [None, None]), (1, reason));
+        let mut rows = three();
+        rows[0].known.unresolved = true;
+        let reason = Reason::FreshFailureBypass;
+        assert_eq!(held(&rows, [None, None]), (1, reason));
+        let mut rows = three();
+        rows[0].known.completions = 0.4;
+        let reason = Reason::PerformanceWinner;
+        assert_eq!(held(&rows, [None, None]), (1, reason));
     }
 }

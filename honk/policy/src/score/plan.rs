@@ -54,7 +54,7 @@ impl Engine {
             family,
             target: target_scope(id),
         };
-        let serial = self.room(now, ctx.joins);
+        let serial = self.room(now, group, ctx.joins);
         let (mut pick, kind) = match mode {
             Mode::Apply(trials) => (
                 self.apply(
@@ -313,13 +313,16 @@ impl Engine {
     }
 
     /// The number of the attempt a rank belongs to: a new one, or the one that is joined. `None`
-    /// when there is no room for another.
-    fn room(&mut self, now: T, joins: Option<AttemptId>) -> Option<u64> {
+    /// when there is no room for another, and for one that this group must not make a trial: it is
+    /// one already, or cannot be attributed to the group once more.
+    fn room(&mut self, now: T, group: GroupKey, joins: Option<AttemptId>) -> Option<u64> {
         if let Some(AttemptId(handle)) = joins {
             let planned = |work: &&Work| matches!(work.stage, Stage::Planned);
             let work = self.works.get(handle).filter(planned)?;
-            let trial = self.works.chain(work.last).any(|(_, held)| held.trial);
-            return (!trial).then_some(handle.serial);
+            let mut groups = self.works.chain(work.last);
+            let closed = groups.any(|(_, held)| held.trial || held.group == group);
+            let free = !closed && self.works.can_attribute(work);
+            return free.then_some(handle.serial);
         }
         while let Some(old) = self.works.forgotten(now) {
             self.release(now, AttemptId(old));

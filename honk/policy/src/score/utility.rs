@@ -137,3 +137,141 @@ fn scoped(base: f64, own: Layered, best: [Option<f64>; 2], good: Good) -> f64 {
         target.or_else(|| relative(own.aggregate, best[0], good)),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score::{
+        cell::{Layers, Scope, TargetScope},
+        clock::T,
+        ids::{GroupKey, key},
+        snapshot::Snapshot,
+    };
+
+    const SCOPE: Scope = Scope {
+        group: GroupKey(1),
+        network: crate::id::Network::Tcp,
+        family: None,
+        target: TargetScope::Any,
+    };
+
+    fn perf(value: f64) -> Option<Perf> {
+        Some(Perf {
+            value,
+            confidence: 1.0,
+        })
+    }
+
+    fn half(value: f64) -> Option<Perf> {
+        Some(Perf {
+            value,
+            confidence: 0.5,
+        })
+    }
+
+    fn row(number: u128, change: impl FnOnce(&mut Snapshot)) -> Row {
+        let mut known = Snapshot::read(T::START, &SCOPE, Layers::default());
+        known.reliability.rate = 1.0;
+        change(&mut known);
+        Row {
+            node: key(number),
+            index: number as usize,
+            member: 0,
+            known,
+            eligible: true,
+            utility: 0.0,
+        }
+    }
+
+    /// Utilities above the reliability of 1.
+    fn gains(mut rows: Vec<Row>) -> Vec<f64> {
+        mark(&mut rows);
+        let thousandths = |row: &Row| ((row.utility - 1.0) * 1e6).round() / 1e3;
+        rows.iter().map(thousandths).collect()
+    }
+
+    fn probed(number: u128, scope: u64, millis: f64) -> Row {
+        row(number, |known| {
+            known.probes[0] = perf(millis).map(|p| (scope, p));
+        })
+    }
+
+    #[test]
+    fn a_check_counts_where_two_share_it() {
+        let alone = vec![probed(1, 7, 50.0), row(2, |_| {})];
+        assert_eq!(gains(alone), [0.0, 0.0]);
+        let others = vec![probed(1, 7, 50.0), probed(2, 8, 100.0)];
+        assert_eq!(gains(others), [0.0, 0.0]);
+        let shared = vec![probed(1, 7, 50.0), probed(2, 7, 100.0), row(3, |_| {})];
+        assert_eq!(gains(shared), [30.0, 15.0, 0.0]);
+        let mut unfit = vec![probed(1, 7, 50.0), probed(2, 7, 100.0)];
+        unfit[1].eligible = false;
+        assert_eq!(gains(unfit), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn latencies_below_a_millisecond_are_alike() {
+        let rows = vec![probed(1, 7, 0.1), probed(2, 7, 0.9)];
+        assert_eq!(gains(rows), [30.0, 30.0]);
+    }
+
+    #[test]
+    fn business_takes_over_as_far_as_it_is_trusted() {
+        let with = |number, millis: f64, response: Option<Perf>| {
+            let mut row = probed(number, 7, millis);
+            row.known.response.aggregate = response;
+            row
+        };
+        let rows = vec![
+            with(1, 50.0, half(200.0)),
+            with(2, 100.0, perf(100.0)),
+            with(3, 50.0, None),
+        ];
+        assert_eq!(gains(rows), [22.5, 30.0, 30.0]);
+    }
+
+    #[test]
+    fn a_target_is_judged_by_itself_where_it_can_be_compared() {
+        let with = |number, all: f64, own: Option<Perf>| {
+            row(number, |known| {
+                known.response.aggregate = perf(all);
+                known.response.target = own;
+            })
+        };
+        let both = vec![with(1, 50.0, perf(100.0)), with(2, 100.0, perf(50.0))];
+        assert_eq!(gains(both), [15.0, 30.0]);
+        let one = vec![with(1, 50.0, perf(100.0)), with(2, 100.0, None)];
+        assert_eq!(gains(one), [30.0, 15.0]);
+    }
+
+    #[test]
+    fn setups_count_only_without_a_check_and_warm_ones_only_without_business() {
+        let with = |number, warm: f64, setup: Option<Perf>| {
+            row(number, |known| {
+                known.warm_setup = perf(warm);
+                known.setup.aggregate = setup;
+            })
+        };
+        let warm = vec![with(1, 10.0, None), with(2, 20.0, None)];
+        assert_eq!(gains(warm), [30.0, 15.0]);
+        let business = vec![with(1, 10.0, perf(80.0)), with(2, 20.0, perf(40.0))];
+        assert_eq!(gains(business), [15.0, 30.0]);
+        let mut checked = vec![with(1, 10.0, perf(80.0)), with(2, 20.0, perf(40.0))];
+        for row in &mut checked {
+            row.known.probes[0] = perf(30.0).map(|p| (7, p));
+        }
+        assert_eq!(gains(checked), [30.0, 30.0]);
+    }
+
+    #[test]
+    fn the_better_direction_counts() {
+        let with = |number, up: f64, down: f64| {
+            row(number, |known| {
+                known.up.aggregate = perf(up);
+                known.down.aggregate = perf(down);
+            })
+        };
+        let rows = vec![with(1, 1000.0, 4000.0), with(2, 500.0, 1000.0)];
+        assert_eq!(gains(rows), [20.0, 10.0]);
+    }
+}

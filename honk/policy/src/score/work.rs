@@ -118,12 +118,10 @@ impl Works {
         let Some(work) = self.get(handle) else {
             return false;
         };
-        let (mut count, mut known) = (0, false);
-        for (_, held) in self.chain(work.last) {
-            count += 1;
-            known |= held.group == new.group;
-        }
-        if known || count >= NESTING || !self.attributions.has_room(1) {
+        let known = self
+            .chain(work.last)
+            .any(|(_, held)| held.group == new.group);
+        if known || !self.can_attribute(work) {
             return false;
         }
         new.next = work.last;
@@ -132,6 +130,11 @@ impl Works {
             work.last = Some(slot);
         }
         true
+    }
+
+    /// Whether an attempt can pass through one more group.
+    pub(super) fn can_attribute(&self, work: &Work) -> bool {
+        self.chain(work.last).count() < NESTING && self.attributions.has_room(1)
     }
 
     pub(super) fn get(&self, handle: Handle) -> Option<&Work> {
