@@ -116,11 +116,14 @@ impl Walk<'_> {
     fn facts(&self, at: usize) -> Facts {
         let (row, selection) = (&self.rows[at], &self.rows[self.selection]);
         let known = &row.known;
-        let nodes = [selection.node, row.node];
-        let degraded = selection.known.degraded_at;
-        let response = self.reading.own(nodes).filter(|pair| !pair.partial);
-        let response = response.and_then(|pair| pair.response);
-        let compared = response.is_some_and(|r| degraded.is_none_or(|at| r.last >= at));
+        let usable = known.usable_until.is_some();
+        // Comparing takes longest, and matters only where no earlier question is open.
+        let asks = known.streak == 0 && usable && row.eligible;
+        let (compared, sharing) = if asks {
+            self.compared([selection.node, row.node], selection.known.degraded_at)
+        } else {
+            (false, 0)
+        };
         Facts {
             node: row.node,
             index: at,
@@ -129,19 +132,26 @@ impl Walk<'_> {
             qualified: known.qualified,
             completions: known.completions,
             useful: known.useful,
-            usable: known.usable_until.is_some(),
+            usable,
             credits: known.credits,
             compared,
-            sharing: if compared {
-                REPORTERS
-            } else {
-                self.reading.sharing(nodes)
-            },
+            sharing,
             failed_at: known.failed_at,
             not_before: known.explore_not_before,
             selected: known.selected_tick,
             probe: self.probe(row),
         }
+    }
+
+    /// Whether the response is compared on whole evidence that is as new as the last sudden
+    /// slowness of the selection, and by how many flows of the challenger.
+    fn compared(&self, nodes: [NodeKey; 2], degraded: Option<T>) -> (bool, u8) {
+        let pair = self.reading.own(nodes).filter(|pair| !pair.partial);
+        let response = pair.and_then(|pair| pair.response);
+        if response.is_some_and(|r| degraded.is_none_or(|at| r.last >= at)) {
+            return (true, REPORTERS);
+        }
+        (false, self.reading.sharing(nodes))
     }
 
     /// By the first check that the selection is measured by.
@@ -232,7 +242,13 @@ fn walk(now: T, order: &Order, ledger: &mut Ledger, flow: &Flow) -> Option<Chose
 mod tests {
     use super::super::question::tests::settled;
     use super::*;
-    use crate::score::ids::key;
+    use crate::{
+        id::{Family, Network},
+        score::{
+            cell::{Layers, Scope, TargetScope},
+            ids::{GroupKey, key},
+        },
+    };
 
     const NOW: T = T::from_secs(1000);
 
@@ -263,6 +279,7 @@ mod tests {
     fn untried_then_nearest_then_longest_waiting() {
         let near = Facts {
             sharing: 3,
+            selected: 99,
             ..unsure(1)
         };
         let waited = Facts {
@@ -350,5 +367,33 @@ mod tests {
             ..flow(2)
         };
         assert!(walk(NOW, &order, &mut ledger, &behind).is_some());
+    }
+
+    #[test]
+    fn a_target_without_failures_stands_as_its_family() {
+        let scope = Scope {
+            group: GroupKey(1),
+            network: Network::Tcp,
+            family: Some(Family::V4),
+            target: TargetScope::One(TargetId(1)),
+        };
+        let nothing = Snapshot::read(NOW, &scope, Layers::default());
+        assert_eq!(standing(&nothing), Standing::Unproven);
+        let usable = Snapshot {
+            usable_until: Some(NOW),
+            exact_unresolved: true,
+            ..nothing
+        };
+        assert_eq!(standing(&usable), Standing::Usable);
+        let by_family = Snapshot {
+            family_usable: true,
+            ..nothing
+        };
+        assert_eq!(standing(&by_family), Standing::Usable);
+        let failing = Snapshot {
+            exact_unresolved: true,
+            ..by_family
+        };
+        assert_eq!(standing(&failing), Standing::Unproven);
     }
 }

@@ -176,6 +176,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_of_two_blocks_counts_alone() {
+        let a = ring(&[(1, 10.0), (16, 30.0)]);
+        let b = ring(&[(1, 50.0), (16, 20.0)]);
+        let both = a.shared(&b, when(59)).unwrap();
+        assert_eq!(
+            (both.values, both.expires),
+            ([20.0, 35.0], T::from_secs(60))
+        );
+        let later = a.shared(&b, when(60)).unwrap();
+        assert_eq!(
+            (later.values, later.expires),
+            ([30.0, 20.0], T::from_secs(75))
+        );
+    }
+
+    #[test]
     fn a_late_sample_never_replaces_a_newer_block() {
         let mut a = ring(&[(61, 7.0)]);
         assert!(!a.record(0, T::from_secs(1), 99.0, 9));

@@ -1,6 +1,6 @@
 //! The store at its bounds, and pairs on all three grounds.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
 
 use super::{timing::Timing, *};
 use crate::{
@@ -466,6 +466,12 @@ fn cells_stay_findable_while_others_come_and_go() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
     /// Samples that only one side has in their block change nothing (SI-28), and at the moment
     /// it names a pair is gone, whoever reports (SI-30).
     #[test]

@@ -3,5 +3,6 @@
 mod bounds;
 mod compared;
 mod machine;
+mod reports;
 mod stories;
 mod world;
