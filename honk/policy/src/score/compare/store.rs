@@ -221,6 +221,8 @@ impl Store {
         if let Ok(at) = entry_of(self, targets, slot) {
             self.order.remove(at);
         }
+        // First the one that goes: with equal hashes, the entry of the moved one looks the same.
+        self.index.remove(self.cells[slot].hash(), slot as u32);
         let last = self.cells.len() - 1;
         if slot != last
             && let Ok(moved) = entry_of(self, targets, last)
@@ -230,7 +232,6 @@ impl Store {
             self.index.remove(hash, last as u32);
             self.index.insert(hash, slot as u32);
         }
-        self.index.remove(self.cells[slot].hash(), slot as u32);
         let gone = self.cells.swap_remove(slot);
         self.rings.swap_remove(slot);
         self.heap -= heap_of(targets, gone.about);
