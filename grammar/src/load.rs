@@ -109,7 +109,7 @@ impl Parsed {
         file.secrets = Some(mask::secrets(&file.text, &tree.sections, tree.guessed));
         self.diagnostics.extend(tree.diagnostics);
         self.broken.extend(tree.broken);
-        self.incomplete |= tree.unreadable;
+        self.incomplete |= tree.unreadable | tree.partial;
         tree.sections
     }
 }
@@ -348,14 +348,26 @@ impl<'a> Load<'a> {
 
     fn nothing(&mut self, item: &Lit) {
         let text = &item.text;
+        let whole = match text.starts_with('/') {
+            true => text.clone(),
+            false => format!("{}/{text}", self.root),
+        };
         let (severity, message) = if glob::is_pattern(text) {
-            (Severity::Note, format!("`{text}` matches no file"))
+            (Severity::Note, format!("no file matches `{whole}`"))
         } else {
-            (Severity::Warning, format!("no file `{text}` to include"))
+            (
+                Severity::Warning,
+                format!("there is no file `{whole}` to include"),
+            )
+        };
+        let help = match text.ends_with(".dae") {
+            true => {
+                "relative paths start at the directory of the entry file, in included files too"
+            }
+            false => "only names that end in `.dae` are included",
         };
         let diagnostic =
-            Diagnostic::new(severity, "W308", "include-empty", Some(item.span), message)
-                .help("relative paths start at the entry file; only names ending in `.dae` count");
+            Diagnostic::new(severity, "W308", "include-empty", Some(item.span), message).help(help);
         self.problem(diagnostic, text);
     }
 

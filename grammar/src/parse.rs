@@ -33,6 +33,8 @@ pub(crate) struct FileTree {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Names of sections that could not be read.
     pub(crate) broken: Vec<String>,
+    /// Sections that are not named in `broken` may lack something or be missing.
+    pub(crate) partial: bool,
     /// Nothing of the file could be read.
     pub(crate) unreadable: bool,
     /// What may be a secret, by the look of the text, when the tree does not tell.
@@ -64,7 +66,7 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         tree.guessed = Some(mask::guess(text));
         return tree;
     }
-    let tainted = scan.chunks.iter().any(|chunk| chunk.tainted);
+    let tainted = !scan.quotes.is_empty() || scan.chunks.iter().any(|chunk| chunk.tainted);
     let whole = if tainted {
         None
     } else {
@@ -117,7 +119,7 @@ fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTr
 fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: &mut FileTree) {
     tree.diagnostics = scan.diagnostics;
     let hidden = &*tree.guessed.insert(mask::guess(text));
-    let mut recovery = Recovery::new(file, text, hidden, scan.braces);
+    let mut recovery = Recovery::new(file, text, hidden, scan.braces, scan.quotes);
     for chunk in scan.chunks {
         let part = text.get(chunk.start..chunk.end).unwrap_or_default();
         if chunk.tainted {
@@ -135,6 +137,8 @@ fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: 
             },
         };
         tree.broken.push(name_of(text, &chunk));
+        // A brace behind an open quote was not seen: this section may hold the others.
+        tree.partial |= recovery.has_quotes() && !chunk.unclosed.is_empty();
         tree.sections.extend(recovery.chunk(&chunk, base, error));
         // One more than is shown, so that "more" is not a lie; the rest would be noise.
         if tree.diagnostics.len() + recovery.found.len() > DIAGNOSTICS {

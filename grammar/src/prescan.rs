@@ -19,6 +19,8 @@ pub(crate) struct Scan {
     /// The text must not be parsed.
     pub(crate) fatal: bool,
     pub(crate) chunks: Vec<Chunk>,
+    /// Quotes that are not closed; braces behind them on their lines do not count.
+    pub(crate) quotes: Vec<usize>,
     /// Offsets of all braces that belong together, the inner ones first.
     pub(crate) braces: Vec<(usize, usize)>,
 }
@@ -218,16 +220,8 @@ impl Scanner<'_> {
         loop {
             match self.byte(self.at) {
                 None | Some(b'\r' | b'\n') => {
-                    return self.fatal(
-                        "E104",
-                        start,
-                        start + 1,
-                        "quoted text is not closed on its line",
-                        &format!(
-                            "add the closing `{}`; text in quotes cannot continue on the next line",
-                            char::from(quote)
-                        ),
-                    );
+                    self.unclosed_quote(start, quote);
+                    return Some(());
                 }
                 Some(b'\\') if self.byte(self.at + 1) == Some(quote) => self.at += 2,
                 Some(byte) if byte == quote => break,
@@ -247,6 +241,23 @@ impl Scanner<'_> {
         self.see_word(start, self.at);
         self.fresh = true;
         Some(())
+    }
+
+    /// Reports a quote and reads on as if it were closed: only what it belongs to is lost.
+    fn unclosed_quote(&mut self, start: usize, quote: u8) {
+        self.out.quotes.push(start);
+        self.see_word(start, self.at);
+        self.fresh = true;
+        if self.out.diagnostics.len() <= DIAGNOSTICS {
+            let help = format!(
+                "add the closing `{}`; text in quotes cannot continue on the next line",
+                char::from(quote)
+            );
+            let span = self.span(start, start + 1);
+            let message = "quoted text is not closed on its line";
+            let found = Diagnostic::error("E104", "parse", span, message);
+            self.out.diagnostics.push(found.help(help));
+        }
     }
 
     fn open(&mut self) -> Option<()> {

@@ -71,6 +71,8 @@ pub(crate) struct Recovery<'a> {
     hidden: &'a Ranges,
     /// Braces of the file that belong together, by the opening one.
     braces: Vec<(usize, usize)>,
+    /// Quotes that are not closed, which is told already.
+    quotes: Vec<usize>,
     pub(crate) found: Vec<Diagnostic>,
 }
 
@@ -80,6 +82,7 @@ impl<'a> Recovery<'a> {
         text: &'a str,
         hidden: &'a Ranges,
         mut braces: Vec<(usize, usize)>,
+        quotes: Vec<usize>,
     ) -> Self {
         braces.sort_unstable();
         Self {
@@ -87,8 +90,13 @@ impl<'a> Recovery<'a> {
             text,
             hidden,
             braces,
+            quotes,
             found: Vec::new(),
         }
+    }
+
+    pub(crate) const fn has_quotes(&self) -> bool {
+        !self.quotes.is_empty()
     }
 
     /// Reports the error that a chunk was refused with and those behind it; `base` is the offset
@@ -260,6 +268,13 @@ impl<'a> Recovery<'a> {
     }
 
     fn report(&mut self, chunk: &Chunk, base: usize, error: &Error) -> &'static str {
+        let at = place(base, error);
+        let before = self.quotes.partition_point(|quote| *quote <= at);
+        let quote = before.checked_sub(1).map(|before| self.quotes[before]);
+        let line = quote.and_then(|quote| self.text.get(quote..at));
+        if line.is_some_and(|line| !line.contains(['\n', '\r'])) {
+            return "";
+        }
         let found = syntax::explain(self.file, self.text, self.hidden, chunk, base, error);
         let number = found.number;
         self.found.push(found);

@@ -210,11 +210,30 @@ impl<'a> Scene<'a> {
             ";" => return Some("no separator is needed".to_owned()),
             "=>" | "->" => return Some(self.advice_arrow(token)),
             "(" if self.wants(Rule::rparen) => return Some("calls do not nest".to_owned()),
-            "(" => return Some("a function name stands directly before `(`".to_owned()),
+            "(" => {
+                return Some(
+                    "conditions are `name(...)`, the name of letters, digits and `_`".to_owned(),
+                );
+            }
+            "{" if self.after(":") => {
+                return Some(format!(
+                    "a section has no colon: `{} {{ ... }}`",
+                    self.word_before_colon()
+                ));
+            }
+            "}" | "" if self.wants(Rule::rparen) => {
+                return Some("close the arguments with `)`".to_owned());
+            }
+            "[" if self.wants(Rule::lbrace) => {
+                return Some("the body of a section stands in braces: `name { ... }`".to_owned());
+            }
             ":" => return self.advice_colon(),
             "," => return Some("a value is missing in front of this comma".to_owned()),
             "[" => return Some("lists are written without brackets".to_owned()),
             _ => {}
+        }
+        if token.starts_with('!') && self.after("->") {
+            return Some("an outbound cannot be negated; negate conditions".to_owned());
         }
         if self.wants(Rule::function) && self.after("&&") {
             return Some("a condition must follow `&&`".to_owned());
@@ -321,6 +340,17 @@ impl<'a> Scene<'a> {
             .map_or(before.len(), |(at, _)| at);
         let word = &before[start..];
         if word.chars().count() > FOUND || self.hidden(self.chunk.start + start) {
+            ""
+        } else {
+            word
+        }
+    }
+
+    /// The word in front of the colon right before the failure.
+    fn word_before_colon(&self) -> &'a str {
+        let before = self.before().trim_end().trim_end_matches(':').trim_end();
+        let word = before.rsplit(|c| !is_bare(c)).next().unwrap_or_default();
+        if word.chars().count() > FOUND {
             ""
         } else {
             word

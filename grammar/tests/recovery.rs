@@ -71,6 +71,18 @@ const CASES: &[(&str, &[&str], &str)] = &[
         &["E110 1:25", "E110 1:43"],
         "set <log_level> = <info>\n  set <mptcp> = <true>\n",
     ),
+    // A quote that is not closed costs its section, and those behind it only if it hides a brace.
+    (
+        "node {\n a: 'ss://x\n}\ngroup {\n g { a: (\n }\n}\nrouting {\n dport(\"1) -> a\n}",
+        &["E104 2:5", "E104 9:8", "E110 5:9"],
+        "section <group>\n  section <g>\n",
+    ),
+    (
+        "routing {\n dport(1) -> a\n domain('x) -> b\n dport(2) -> c\n dport(3 4) -> d\n dport(\"5) -> e # '\n fallback: f }",
+        &["E104 3:9", "E104 6:8", "E110 5:10"],
+        "rule dport(<1>) -> <a>\n  rule dport(<2>) -> <c>\n  set <fallback> = <f>\n",
+    ),
+    ("node { a: 'ss://x }\nglobal { a: ( }", &["E104 1:11"], ""),
     // What stands outside of a section does not hide it.
     (
         "log_level: info\nglobal {\n a: b\n c: (\n}",
@@ -113,6 +125,13 @@ fn every_mistake_of_a_section_is_told_once() {
 fn a_section_that_was_read_in_part_is_suspect() {
     let parsed = parse_text("x.dae", "junk\ngroup {\n a { }\n b: (\n}\nnode { }");
     assert!(parsed.suspect("group") && !parsed.suspect("node"));
+}
+
+#[test]
+fn an_open_quote_that_hides_a_brace_makes_all_sections_suspect() {
+    let suspect = |text: &str| parse_text("x.dae", text).suspect("group");
+    assert!(suspect("node { a: 'ss://x }\ngroup { }"));
+    assert!(!suspect("node { a: 'ss://x\n}\ngroup { }"));
 }
 
 #[test]

@@ -138,16 +138,14 @@ fn unreadable(message: String) -> Parsed {
 
 fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running<'_>>) -> Outcome {
     let revision = revision(&parsed.sources);
-    let (config, mut list) = config::lower(&parsed, &mut spec.geodata.clone());
+    let (config, mut list) = config::examine(&parsed, &mut spec.geodata.clone());
     if purpose == Purpose::Run {
         config::refuse_unbuilt(&mut list);
     }
-    let mut candidate = None;
-    if let Some(config) = config {
-        let (built, found) = build(spec, config, running, revision);
-        list.extend(found);
-        candidate = built;
-    }
+    // Also of what is refused already: all faults are told in one run.
+    let whole = Whole::of(&parsed, &list);
+    let (mut candidate, found) = build(spec, config, running, revision);
+    list.extend(found.into_iter().filter(|finding| whole.tells(finding)));
     if config::is_fatal(&list) {
         candidate = None;
     }
@@ -163,6 +161,43 @@ fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running
         candidate,
         shares: shares(&parsed),
         findings: Findings::new(list, parsed.sources),
+    }
+}
+
+/// How much of a configuration there is to draw conclusions from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// All of it.
+    All,
+    /// It is refused, but not for want of nodes and groups.
+    Refused,
+    /// Nodes or groups are missing because of errors that are told already.
+    Part,
+}
+
+impl Whole {
+    fn of(parsed: &Parsed, list: &[Diagnostic]) -> Self {
+        let about = |d: &Diagnostic| match d.section.as_deref() {
+            Some("node" | "subscription") => true,
+            _ => d.slug.starts_with("group-name") || d.slug == "include-outside",
+        };
+        let mut errors = list.iter().filter(|d| d.severity == Severity::Error);
+        let suspect = ["node", "subscription", "group"];
+        match () {
+            () if suspect.iter().any(|name| parsed.suspect(name)) => Self::Part,
+            () if errors.any(about) => Self::Part,
+            () if config::is_fatal(list) => Self::Refused,
+            () => Self::All,
+        }
+    }
+
+    /// Whether a finding about groups and tables is worth telling.
+    fn tells(self, finding: &Diagnostic) -> bool {
+        match finding.slug {
+            "group-empty" | "default-unknown" => self != Self::Part,
+            "too-many-groups" | "rule-too-many" => self == Self::All,
+            _ => true,
+        }
     }
 }
 
@@ -182,12 +217,18 @@ fn build(
         // Nodes that are still to be fetched may settle these.
         found.retain(|f| f.slug != "group-empty" && f.slug != "default-unknown");
     }
-    for (tag, problem) in subscriptions.problems() {
+    for (index, tag, problem) in subscriptions.problems() {
         let message = format!("{}: {}", shown(tag), problem.message);
-        let finding = match problem.code {
-            "permission" => Diagnostic::new(Severity::Error, "E304", "perm-open", None, message),
-            _ => Diagnostic::new(Severity::Warning, "", "subscription-file", None, message),
+        let place = config.places.subscription(index);
+        let (severity, number, slug, help) = match problem.code {
+            "permission" => (Severity::Error, "E304", "perm-open", "use 0640 or 0600"),
+            _ => {
+                let help = "the path starts at the directory of the entry file; \
+                            `honk sub test FILE` tells what a file holds";
+                (Severity::Warning, "", "subscription-file", help)
+            }
         };
+        let finding = Diagnostic::new(severity, number, slug, place, message).help(help);
         found.push(finding.about("subscription", tag));
     }
     let rules = config.rules.map_ordinals(|o| groups.slot_of(o));
@@ -229,3 +270,6 @@ pub(super) fn revision(sources: &SourceMap) -> String {
         .collect();
     format!("c-{digits}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,4 +312,4 @@ impl Invocation {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

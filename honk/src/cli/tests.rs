@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// `honk version` without flags.
-pub(super) fn invocation() -> Invocation {
+pub(crate) fn invocation() -> Invocation {
     parsed(&["version"]).0
 }
 

@@ -73,11 +73,10 @@ impl Plan {
             .collect()
     }
 
-    /// Files that could not be used: tag and reason.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &Problem)> {
-        let with = |e: &'_ Planned| e.problem.is_some();
-        let problems = self.entries.iter().filter(move |e| with(e));
-        problems.filter_map(|e| Some((e.decl.tag.as_str(), e.problem.as_ref()?)))
+    /// Files that could not be used: number of the declaration, tag and reason.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (usize, &str, &Problem)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(at, e)| Some((at, e.decl.tag.as_str(), e.problem.as_ref()?)))
     }
 
     /// Whether an enabled one has no nodes yet.

@@ -10,9 +10,10 @@ use honk_grammar::{
 use super::{
     GeoFile,
     geo::Named,
+    hints,
     matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, prefix},
     report::{Report, argument, call_name, with_help},
-    value::{Letters, shortened},
+    value::{BadValue, Letters, remedy, shortened},
 };
 use crate::{
     geo::What,
@@ -81,6 +82,13 @@ impl Arguments<'_, '_, '_> {
     }
 
     pub(super) fn bad(&mut self, key: Option<&str>, span: Span, wrong: Wrong) {
+        let hint = match key {
+            None | Some("suffix" | "domain" | "full") => {
+                let arg = self.call.args.iter().find(|arg| arg.span == span);
+                arg.and_then(|arg| hints::argument(&self.call.name.text, argument(arg).1))
+            }
+            Some(_) => None,
+        };
         let (number, slug) = match key {
             Some("regex") => ("E409", "type"),
             _ => ("E604", "argument"),
@@ -90,7 +98,16 @@ impl Arguments<'_, '_, '_> {
         let help = wrong
             .near
             .and_then(|near| self.report.did_you_mean(&near.word, (near.among)()));
-        let finding = with_help(finding, help);
+        let finding = with_help(finding, help.or(hint));
+        self.report
+            .push(finding.about(self.section, &self.call.name.text));
+        self.failed = true;
+    }
+
+    fn bad_pattern(&mut self, text: &str, span: Span, bad: &BadValue) {
+        let message = format!("`{}`: {}", call_name(self.call), bad.text);
+        let finding = Diagnostic::error("E409", "type", span, message);
+        let finding = with_help(finding, remedy(text, &self.call.name.text));
         self.report
             .push(finding.about(self.section, &self.call.name.text));
         self.failed = true;
@@ -106,7 +123,7 @@ impl Arguments<'_, '_, '_> {
             if key == Some("regex")
                 && let Err(bad) = self.report.pattern(text, Letters::Ascii)
             {
-                self.bad(key, arg.span, bad.text.into());
+                self.bad_pattern(text, arg.span, &bad);
                 continue;
             }
             match domain(key, text) {

@@ -58,6 +58,7 @@ pub const CODES: &[&str] = &[
     "name-repeated",
     "name-reserved",
     "no-lan-interface",
+    "node-disabled",
     "node-id-collision",
     "node-link",
     "node-mux",

@@ -7,6 +7,7 @@ use honk_grammar::{ast::Call, diag::Diagnostic};
 use super::{
     GeoFile,
     args::Arguments,
+    hints,
     matcher::{mac, one_of, ports},
     report::{Report, argument, call_name, with_help},
     value,
@@ -107,10 +108,9 @@ fn unknown(report: &mut Report<'_>, call: &Call) -> Option<Lowered> {
     } else {
         let message = format!("unknown function `{}`", call_name(call));
         let finding = Diagnostic::error("E601", "function-unknown", call.name.span, message);
-        with_help(
-            finding,
-            report.did_you_mean(name, FUNCTIONS.iter().copied()),
-        )
+        let help =
+            hints::function(name).or_else(|| report.did_you_mean(name, FUNCTIONS.iter().copied()));
+        with_help(finding, help)
     };
     report.push(finding.about("routing", name));
     None

@@ -17,7 +17,7 @@ use super::{
     keys::FILTER_NOTES,
     names::Names,
     report::{Report, argument, call_name, did_you_mean, with_help},
-    value::{Letters, shortened},
+    value::{Letters, remedy, shortened},
 };
 
 const FUNCTIONS: &[&str] = &["name", "subtag", "group", "bypass"];
@@ -135,7 +135,14 @@ impl<'a> Reader<'a> {
     ) -> FilterLine {
         let mut problem = match &decl.value {
             Value::Empty => Some(("it is empty".to_owned(), decl.key.span, None)),
-            Value::Literals(_) => Some(("it is no function".to_owned(), decl.value_span, None)),
+            Value::Literals(words) => {
+                let quoted = words.iter().find(|word| word.text.contains('('));
+                let help = match quoted {
+                    Some(word) => format!("remove the quotes: `{}`", shortened(&word.text)),
+                    None => "filters are calls, as in `name(keyword: 'HK')`".to_owned(),
+                };
+                Some(("it is no function".to_owned(), decl.value_span, Some(help)))
+            }
             Value::Calls(_) if extra => Some((
                 "other text follows on its line".to_owned(),
                 decl.value_span,
@@ -182,11 +189,7 @@ impl<'a> Reader<'a> {
                 report.push(finding.about("group", self.group));
                 return FilterLine::Ignored;
             }
-            for tag in text
-                .split(['|', ','])
-                .map(str::trim)
-                .filter(|t| !t.is_empty())
-            {
+            for tag in self::tags(text) {
                 if !seen.insert(tag) {
                     continue;
                 }
@@ -248,6 +251,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The names of one argument of `group(...)`.
+pub(super) fn tags(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split(['|', ',']).map(str::trim);
+    parts.filter(|tag| !tag.is_empty())
+}
+
 /// Why a line cannot be used.
 struct Unusable {
     why: String,
@@ -278,9 +287,10 @@ fn predicate(report: &mut Report<'_>, call: &Call) -> Result<Option<Predicate>, 
             None => TextTest::Exact(text.to_owned()),
             Some("keyword") => TextTest::Keyword(text.to_owned()),
             Some("regex") => {
-                report
-                    .pattern(text, Letters::Any)
-                    .map_err(|bad| unusable(bad.text, arg.span, None))?;
+                report.pattern(text, Letters::Any).map_err(|bad| {
+                    let help = remedy(text, &call.name.text);
+                    unusable(bad.text, arg.span, help)
+                })?;
                 TextTest::Regex(text.to_owned())
             }
             Some(key) => {

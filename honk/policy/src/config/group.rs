@@ -13,6 +13,7 @@ use super::{
     filter,
     keys::{AUTO_OPTIONS, GROUP},
     names::{MAX_OUTBOUNDS, Names, reserved},
+    places::{GroupPlaces, Places},
     report::Report,
     timing::IDLE,
     typed::arg_text,
@@ -46,7 +47,8 @@ pub(super) fn declare<'a>(
                 _ => "is reserved",
             };
             let message = format!("group name `{}` {why}", shortened(name));
-            let finding = Diagnostic::error("E502", "group-name-reserved", body.name.span, message);
+            let finding = Diagnostic::error("E502", "group-name-reserved", body.name.span, message)
+                .help("choose another name");
             report.push(finding.about("group", name));
             continue;
         }
@@ -88,14 +90,38 @@ pub(super) fn lower(
     bodies: &[&Section],
     names: &Names,
     check_interval: Duration,
+    places: &mut Places,
 ) -> Vec<GroupDef> {
     let mut defs = Vec::with_capacity(bodies.len());
     for (at, body) in bodies.iter().enumerate() {
         let (def, fields) = one(report, body, ordinal(at), names);
         idle_raised(report, body, &def, &fields, check_interval);
+        places.add_group(&def.name, places_of(body, &fields));
         defs.push(def);
     }
     defs
+}
+
+fn places_of(body: &Section, fields: &Fields) -> GroupPlaces {
+    let mut nested = HashMap::new();
+    for item in &body.items {
+        let Item::Decl(decl) = item else { continue };
+        let Value::Calls(calls) = &decl.value else {
+            continue;
+        };
+        for arg in calls.iter().flat_map(|call| &call.args) {
+            for tag in filter::tags(&arg.value.text) {
+                nested.entry(tag.to_owned()).or_insert(arg.span);
+            }
+        }
+    }
+    let value = |key: &str| fields.get(key).map(|entry| entry.value);
+    GroupPlaces {
+        name: body.name.span,
+        default: value("default"),
+        final_: value("final"),
+        nested,
+    }
 }
 
 /// Warns when a group would fall asleep between two of its own probes.
@@ -322,6 +348,8 @@ const SPELLINGS: &[(&str, Policy)] = &[
     ("score", Policy::Score),
 ];
 
+const POLICIES: &str = "there are `selector`, `urltest`, `loadbalance`, `fallback` and `score`";
+
 fn spelling(report: &mut Report<'_>, group: &str, text: &str, span: Span) -> Option<Policy> {
     let lower = text.to_ascii_lowercase();
     if let Some((_, policy)) = SPELLINGS.iter().find(|(word, _)| *word == lower) {
@@ -345,7 +373,9 @@ fn spelling(report: &mut Report<'_>, group: &str, text: &str, span: Span) -> Opt
     let help = match lower.as_str() {
         "min" => Some("did you mean `min_last_delay`?".to_owned()),
         "random" => Some("did you mean `loadbalance`?".to_owned()),
-        _ => report.did_you_mean(&lower, SPELLINGS.iter().map(|(word, _)| *word)),
+        _ => report
+            .did_you_mean(&lower, SPELLINGS.iter().map(|(word, _)| *word))
+            .or_else(|| Some(POLICIES.to_owned())),
     };
     let finding = Diagnostic::warning("W903", "policy-unknown", span, message);
     report.push(super::report::with_help(finding, help).about("group", "policy"));

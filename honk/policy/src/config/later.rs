@@ -12,7 +12,7 @@ use honk_grammar::{
 use super::{
     cond, decl,
     keys::{BYPASS, CHAIN, ESCALATE, Key, SPEEDTEST, SPEEDTEST_SERVER, WATCH, WATCH_SET},
-    names::{Names, reserved},
+    names::{Names, Use, reserved},
     report::Report,
     value::shortened,
 };
@@ -51,7 +51,7 @@ pub(super) fn lower(report: &mut Report<'_>, section: &str, items: &[Item], name
             continue;
         }
         if outbound {
-            names.add_node(name, body.name.span, false);
+            names.add_node(name, body.name.span, Use::Unbuilt);
         }
         one(report, section, body);
     }

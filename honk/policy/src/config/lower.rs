@@ -17,6 +17,7 @@ use super::{
     later,
     names::Names,
     node,
+    places::Places,
     report::{Report, is_fatal},
     routing, subscription,
     typed::default_of,
@@ -80,6 +81,7 @@ impl Default for Config {
             subscriptions: Vec::new(),
             dns: Dns::default(),
             settings: Settings::default(),
+            places: Places::default(),
         }
     }
 }
@@ -88,6 +90,13 @@ impl Default for Config {
 /// configuration is `None` when one of them is fatal. Features that this build does not serve
 /// are warnings until [`super::refuse_unbuilt`]. `geodata` is asked for the files that rules name.
 pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, Vec<Diagnostic>) {
+    let (config, findings) = examine(parsed, geodata);
+    ((!is_fatal(&findings)).then_some(config), findings)
+}
+
+/// The same, with what is left of a configuration that is refused: good for further findings
+/// and for nothing else.
+pub fn examine(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Config, Vec<Diagnostic>) {
     let mut report = Report::new(parsed);
     for finding in &parsed.diagnostics {
         report.push(finding.clone());
@@ -117,14 +126,22 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
     let mut settings = Settings::default();
     let (global, fields) = global::lower(&mut report, sections.items("global"));
     settings.add("global", &fields);
-    let subscriptions = subscription::lower(&mut report, sections.items("subscription"));
+    let mut places = Places::default();
+    let items = sections.items("subscription");
+    let subscriptions = subscription::lower(&mut report, items, &mut places);
     names.subscriptions = subscriptions.iter().any(|s| s.enabled) || parsed.suspect("subscription");
     let bodies = group::declare(&mut report, sections.items("group"), &mut names);
     let nodes = node::lower(&mut report, sections.items("node"), &mut names);
     for name in ["chain", "bypass", "watch", "speedtest"] {
         later::lower(&mut report, name, sections.items(name), &mut names);
     }
-    let mut groups = group::lower(&mut report, &bodies, &names, check_interval(&fields));
+    let mut groups = group::lower(
+        &mut report,
+        &bodies,
+        &names,
+        check_interval(&fields),
+        &mut places,
+    );
     let generated = usize::from(
         fields
             .list("wan_interface")
@@ -135,6 +152,7 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
         sections.items("routing"),
         &mut names,
         &mut groups,
+        &mut places,
         global.own_mark,
         generated,
     );
@@ -167,8 +185,9 @@ pub fn lower(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Option<Config>, V
         subscriptions,
         dns,
         settings,
+        places,
     };
-    ((!is_fatal(&findings)).then_some(config), findings)
+    (config, findings)
 }
 
 /// `check_interval` of `global`.

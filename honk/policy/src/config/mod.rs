@@ -15,12 +15,14 @@ mod filter;
 mod geo;
 mod global;
 mod group;
+mod hints;
 pub mod keys;
 mod later;
 mod lower;
 mod matcher;
 mod names;
 mod node;
+mod places;
 mod report;
 mod routing;
 mod subscription;
@@ -35,9 +37,10 @@ pub use dns::{
 };
 pub use experimental::{MIN_SECRET, listen_address};
 pub use global::OWN_MARK;
-pub use lower::{Settings, lower, restart_required};
+pub use lower::{Settings, examine, lower, restart_required};
 pub use names::MAX_OUTBOUNDS;
-pub use report::{NOT_BUILT, group_findings, is_fatal, refuse_unbuilt};
+pub use places::{GroupPlaces, Places};
+pub use report::{NOT_BUILT, is_fatal, refuse_unbuilt};
 pub use subscription::{Source, Subscription};
 pub use timing::{Timing, timing};
 pub use typed::Typed;
@@ -68,6 +71,8 @@ pub struct Config {
     pub dns: Dns,
     /// Declared values of the singleton sections.
     pub settings: Settings,
+    /// Where its parts stand in the text.
+    pub places: Places,
 }
 
 /// A code of a geodata file.

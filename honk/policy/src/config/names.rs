@@ -15,17 +15,28 @@ pub const MAX_OUTBOUNDS: usize = 250;
 pub(super) enum Target {
     /// A declared group or built-in.
     Outbound(Ordinal),
-    /// A static node; `served` is false when this build cannot dial it.
-    Node { served: bool },
+    /// A static node or chain.
+    Node(Use),
     /// A node whose link was skipped.
     Skipped(Span),
+}
+
+/// Whether a named node can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It can.
+    Served,
+    /// It is switched off where it is declared.
+    Disabled(Span),
+    /// This build cannot dial what it is.
+    Unbuilt,
 }
 
 /// The name table of one configuration.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     groups: HashMap<String, Ordinal>,
-    nodes: HashMap<String, (Span, bool)>,
+    nodes: HashMap<String, (Span, Use)>,
     skipped: HashMap<String, Span>,
     /// Checks of references are off: their section could not be read.
     pub(super) partial: bool,
@@ -38,8 +49,8 @@ impl Names {
         self.groups.insert(name.to_owned(), ordinal);
     }
 
-    pub(super) fn add_node(&mut self, name: &str, span: Span, served: bool) {
-        self.nodes.entry(name.to_owned()).or_insert((span, served));
+    pub(super) fn add_node(&mut self, name: &str, span: Span, usable: Use) {
+        self.nodes.entry(name.to_owned()).or_insert((span, usable));
     }
 
     pub(super) fn add_skipped(&mut self, name: &str, span: Span) {
@@ -67,7 +78,7 @@ impl Names {
             .or_else(|| {
                 self.nodes
                     .get(name)
-                    .map(|(_, served)| Target::Node { served: *served })
+                    .map(|(_, usable)| Target::Node(*usable))
             })
             .or_else(|| self.skipped.get(name).map(|span| Target::Skipped(*span)))
     }
@@ -76,7 +87,7 @@ impl Names {
     pub(super) fn is_outbound(&self, name: &str) -> bool {
         matches!(
             self.target(name),
-            Some(Target::Outbound(_) | Target::Node { .. })
+            Some(Target::Outbound(_) | Target::Node(_))
         )
     }
 

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use honk_grammar::{
-    ast::{Item, LinkItem, Span},
+    ast::{Item, LinkItem, Lit, Span},
     diag::{Diagnostic, Severity},
 };
 
 use super::{
-    decl,
+    decl, hints,
     keys::NODE_NOTES,
-    names::{Names, reserved},
+    names::{Names, Use, reserved},
     report::{Report, with_help},
     value::shortened,
 };
@@ -29,6 +29,14 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item], names: &mut Names) 
     let mut at = 0;
     while let Some(item) = items.get(at) {
         at += match item {
+            Item::Link(item) if equals_sign(item, &items[at + 1..]) => {
+                let name = shortened(&item.link.text);
+                let message = format!("`{name}` does not belong here");
+                let finding = Diagnostic::error("E203", "item-misplaced", item.span, message)
+                    .help(format!("a node is named with a colon: `{name}: 'link'`"));
+                report.push(finding.about("node", name));
+                3
+            }
             Item::Link(item) => {
                 one(report, item, names, &mut nodes, &mut seen);
                 // `mux = true` reads as three links.
@@ -80,8 +88,21 @@ fn one(
             let name = tag.unwrap_or(&link.name).to_owned();
             accept(report, place, name, link, enabled, names, nodes, seen);
         }
-        Err(error) => refuse(report, item.link.span, place, tag, &error, names),
+        Err(error) => refuse(report, &item.link, place, tag, &error, names),
     }
+}
+
+/// `name = link`, which reads as three links.
+fn equals_sign(item: &LinkItem, rest: &[Item]) -> bool {
+    let next = |item: Option<&Item>| match item {
+        Some(Item::Link(link)) if link.tag.is_none() => Some(link.link.text.clone()),
+        _ => None,
+    };
+    item.tag.is_none()
+        && item.link.text != "mux"
+        && !item.link.text.contains("://")
+        && next(rest.first()).as_deref() == Some("=")
+        && next(rest.get(1)).is_some()
 }
 
 /// `mux: true` and `mux = true`, a setting of another program.
@@ -135,6 +156,7 @@ fn accept(
         return report.push(
             finding
                 .related(*first, "first declared here")
+                .help("remove one of them; rules and filters may name the other as often as needed")
                 .about("node", name),
         );
     }
@@ -156,7 +178,11 @@ fn accept(
         let finding = Diagnostic::new(Severity::Note, "", "node-link", Some(place), message);
         report.push(finding.about("node", &name));
     }
-    names.add_node(&name, place, enabled);
+    let usable = match enabled {
+        true => Use::Served,
+        false => Use::Disabled(place),
+    };
+    names.add_node(&name, place, usable);
     if !link.protocol.built() {
         let what = match &link.protocol {
             Protocol::Proxy(proxy) if !proxy.via.is_empty() => "chains are".to_owned(),
@@ -179,12 +205,13 @@ fn accept(
 
 fn refuse(
     report: &mut Report<'_>,
-    link: Span,
+    written: &Lit,
     place: Span,
     tag: Option<&str>,
     error: &LinkError,
     names: &mut Names,
 ) {
+    let link = written.span;
     let finding = match error {
         LinkError::Unknown { scheme } => {
             let finding = Diagnostic::error("E801", "node-unsupported", link, error.to_string());
@@ -199,7 +226,13 @@ fn refuse(
             format!("{error}: skipped"),
         ),
         LinkError::NoScheme | LinkError::Malformed { .. } => {
-            Diagnostic::warning("W802", "node-link", link, format!("{error}: skipped"))
+            let help = hints::link(&written.text).or_else(|| {
+                let bare = *error == LinkError::NoScheme;
+                bare.then(|| "a node is a share link, as in `name: 'socks5://...'`".to_owned())
+            });
+            let finding =
+                Diagnostic::warning("W802", "node-link", link, format!("{error}: skipped"));
+            with_help(finding, help)
         }
         // A hop is never left out: the rest would be another way.
         LinkError::Hop { .. } | LinkError::Chain(_) => {

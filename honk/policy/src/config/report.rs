@@ -2,7 +2,7 @@
 //!
 //! Knows the source texts for line numbers and excerpts; decides nothing about meaning.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use honk_grammar::{
     Parsed,
@@ -12,8 +12,8 @@ use honk_grammar::{
 };
 
 use super::{
-    Config,
     geo::Named,
+    hints,
     value::{self, BadValue, Letters, Read, shortened},
 };
 
@@ -158,7 +158,13 @@ impl<'a> Report<'a> {
         }
         let legal: Vec<&str> = legal.into_iter().collect();
         self.comparisons = self.comparisons.saturating_sub(legal.len());
-        did_you_mean(word, &legal)
+        did_you_mean(word, &legal).or_else(|| {
+            // Keys and words are written in small letters.
+            let small = word.to_ascii_lowercase();
+            (small != word)
+                .then(|| did_you_mean(&small, &legal))
+                .flatten()
+        })
     }
 
     /// E207: an annotation where none is read.
@@ -197,6 +203,10 @@ impl<'a> Report<'a> {
         let message = format!("unknown section `{}`{place}", shortened(&name.text));
         let finding = Diagnostic::error("E201", "unknown-section", name.span, message);
         let help = self.did_you_mean(&name.text, legal.iter().copied());
+        let help = help.or_else(|| {
+            let words: Vec<String> = legal.iter().map(|word| format!("`{word}`")).collect();
+            (!words.is_empty()).then(|| format!("there are {}", words.join(", ")))
+        });
         let finding = with_help(finding, help);
         self.push(finding.about(within, &name.text));
     }
@@ -213,7 +223,16 @@ impl<'a> Report<'a> {
                 self.push(finding.about(section, &decl.key.text));
                 return 1;
             }
-            Item::Decl(decl) => (decl.key.span, "a declaration is", None),
+            Item::Decl(decl) => {
+                let help = match section {
+                    "group" | "experimental" => Some(format!(
+                        "it takes bodies with a name: `{} {{ ... }}`",
+                        shortened(&decl.key.text)
+                    )),
+                    _ => None,
+                };
+                (decl.key.span, "a declaration is", help)
+            }
             Item::Rule(rule) => (rule.span, "a rule is", None),
             Item::Sub(sub) => (sub.name.span, "a section is", None),
             Item::Link(link) => (link.span, "a link is", None),
@@ -272,6 +291,22 @@ impl<'a> Report<'a> {
                 covers = 2;
                 Some(format!("missing `:` after `{text}`?"))
             }
+            (_, Some(Item::Sub(next)))
+                if next.name.text == "=" && line(next.span) == line(stray.span) =>
+            {
+                covers = 2;
+                Some(format!("a section has no `=`: `{text} {{ ... }}`"))
+            }
+            (Some(Item::Decl(decl)), _)
+                if !is_secret_key(key) && same_line_decl(&items[at - 1], stray, &line) =>
+            {
+                match &decl.value {
+                    Value::Literals(values) => values
+                        .last()
+                        .map(|value| hints::behind(key, &shortened(&value.text), &text)),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         let finding = Diagnostic::error(
@@ -329,39 +364,6 @@ pub fn is_fatal(findings: &[Diagnostic]) -> bool {
     findings
         .iter()
         .any(|f| f.severity == Severity::Error && !f.number.starts_with('N'))
-}
-
-/// Takes from the findings of a group table what [`super::lower()`] already said at its place
-/// (`known`), and what a subscription that is still to be fetched may settle.
-pub fn group_findings(
-    config: &Config,
-    known: &[Diagnostic],
-    found: Vec<Diagnostic>,
-) -> Vec<Diagnostic> {
-    const UNTIL_FETCHED: &[&str] = &[
-        "group-unknown",
-        "default-unknown",
-        "final-missing",
-        "group-empty",
-    ];
-    let waiting = config.subscriptions.iter().any(|s| s.enabled);
-    let said: HashSet<(&str, Vec<&str>)> = known
-        .iter()
-        .map(|f| (f.slug, names_in(&f.message)))
-        .collect();
-    let keep = |f: &Diagnostic| {
-        let settled = waiting && UNTIL_FETCHED.contains(&f.slug);
-        let repeats = said.contains(&(f.slug, names_in(&f.message)));
-        !settled && !repeats
-    };
-    found.into_iter().filter(keep).collect()
-}
-
-/// The quoted words of a message, in order of spelling.
-fn names_in(message: &str) -> Vec<&str> {
-    let mut names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    names.sort_unstable();
-    names
 }
 
 /// The best suggestions for a misspelt word as a help text: near spellings, else a legal word

@@ -1,5 +1,7 @@
 //! `routing`: rules and fallback to the rule model, outbound names resolved to ordinals.
 
+use std::collections::HashMap;
+
 use honk_grammar::{
     ast::{Arg, Decl, Item, Lit, Rule, Span, Value},
     diag::Diagnostic,
@@ -9,7 +11,8 @@ use super::{
     Field, FilterLine, GeoFile, GeoUse, GroupDef, Policy, Predicate, TextTest, cond,
     decl::repeated,
     group::ordinal,
-    names::{MAX_OUTBOUNDS, Names, Target},
+    names::{MAX_OUTBOUNDS, Names, Target, Use},
+    places::{GroupPlaces, Places},
     report::{Report, argument, with_help},
     value::{self, shortened},
 };
@@ -38,6 +41,7 @@ pub(super) fn lower(
     items: &[Item],
     names: &mut Names,
     groups: &mut Vec<GroupDef>,
+    places: &mut Places,
     own_mark: u32,
     generated_lines: usize,
 ) -> (RuleSet, Vec<GeoUse>) {
@@ -45,6 +49,7 @@ pub(super) fn lower(
         report,
         names,
         groups,
+        places,
         own_mark,
         lines: Vec::new(),
         geo: Vec::new(),
@@ -107,6 +112,7 @@ struct Routing<'r, 's, 'n> {
     report: &'r mut Report<'s>,
     names: &'n mut Names,
     groups: &'n mut Vec<GroupDef>,
+    places: &'n mut Places,
     own_mark: u32,
     lines: Vec<RuleLine>,
     geo: Vec<GeoUse>,
@@ -121,6 +127,12 @@ impl Routing<'_, '_, '_> {
         );
         let finding = Diagnostic::error("E204", "unknown-key", key.span, message);
         let help = self.report.did_you_mean(&key.text, ["fallback", "default"]);
+        let help = help.or_else(|| {
+            Some(
+                "`routing` holds rules, `condition(...) -> outbound`, and one `fallback:`"
+                    .to_owned(),
+            )
+        });
         let finding = with_help(finding, help);
         self.report.push(finding.about("routing", &key.text));
     }
@@ -319,10 +331,14 @@ impl Routing<'_, '_, '_> {
     fn target(&mut self, name: &str, span: Span) -> Option<Ordinal> {
         let message = match self.names.target(name) {
             Some(Target::Outbound(ordinal)) => return Some(ordinal),
-            Some(Target::Node { served }) => {
-                if !served {
-                    let what = "a rule names a node that cannot be dialed: it is";
-                    self.report.unbuilt("routing", name, span, what);
+            Some(Target::Node(usable)) => {
+                match usable {
+                    Use::Served => {}
+                    Use::Disabled(place) => self.disabled(name, span, place),
+                    Use::Unbuilt => {
+                        let what = "a rule names a node that cannot be dialed: it is";
+                        self.report.unbuilt("routing", name, span, what);
+                    }
                 }
                 return Some(self.implicit(name, span));
             }
@@ -345,6 +361,16 @@ impl Routing<'_, '_, '_> {
         None
     }
 
+    /// The first rule with a node that is switched off; later ones find its group.
+    fn disabled(&mut self, name: &str, span: Span, place: Span) {
+        let name = shortened(name);
+        let message = format!("the node `{name}` is disabled: flows of this rule are refused");
+        let finding = Diagnostic::warning("", "node-disabled", span, message)
+            .related(place, "disabled here")
+            .help("enable the node, or name another outbound");
+        self.report.push(finding.about("routing", name));
+    }
+
     fn implicit(&mut self, name: &str, span: Span) -> Ordinal {
         let ordinal = ordinal(self.groups.len());
         if self.groups.len() == MAX_OUTBOUNDS {
@@ -362,6 +388,13 @@ impl Routing<'_, '_, '_> {
             tests: vec![TextTest::Exact(name.to_owned())],
         };
         self.names.add_group(name, ordinal);
+        let places = GroupPlaces {
+            name: span,
+            default: None,
+            final_: None,
+            nested: HashMap::new(),
+        };
+        self.places.add_group(name, places);
         self.groups.push(GroupDef {
             filters: Some(vec![FilterLine::Nodes(vec![exact])]),
             default: Some(name.to_owned()),

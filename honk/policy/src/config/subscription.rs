@@ -10,6 +10,7 @@ use honk_grammar::{
 use super::{
     decl,
     keys::SUBSCRIPTION_NOTES,
+    places::Places,
     report::{Report, with_help},
     value::{host_port, shortened},
 };
@@ -53,7 +54,11 @@ const SCHEMES: &[&str] = &["http", "https", "http-file", "https-file", "file"];
 const SHORTEST_MS: i64 = 60_000;
 
 /// Lowers the items of all `subscription` sections.
-pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> Vec<Subscription> {
+pub(super) fn lower(
+    report: &mut Report<'_>,
+    items: &[Item],
+    places: &mut Places,
+) -> Vec<Subscription> {
     let mut subscriptions = Vec::new();
     let mut tags: HashMap<&str, Span> = HashMap::new();
     let mut at = 0;
@@ -76,7 +81,10 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> Vec<Subscription
                 tags.insert(&tag.text, tag.span);
             }
         }
-        subscriptions.extend(one(report, item));
+        if let Some(subscription) = one(report, item) {
+            subscriptions.push(subscription);
+            places.add_subscription(item.link.span);
+        }
     }
     subscriptions
 }

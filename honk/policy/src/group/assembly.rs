@@ -1,7 +1,7 @@
 //! From declarations and the previous table to groups: nothing is selected here.
 //!
 //! What a group has kept (slot, id, choices) comes from the previous table by its name; the
-//! rest is worked out anew. Findings carry no place: by now only meaning is left.
+//! rest is worked out anew.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ use super::{
     view::ToleranceSource,
 };
 use crate::{
-    config::{FilterLine, GroupDef, Policy},
+    config::{FilterLine, GroupDef, Places, Policy},
     id::{GroupId, MemberId, Ordinal},
     node::Node,
 };
@@ -30,6 +30,7 @@ use crate::{
 /// What is known while the groups are put together.
 pub(super) struct Assembly<'a> {
     defs: &'a [GroupDef],
+    places: &'a Places,
     nodes: &'a [Arc<Node>],
     ids: Vec<GroupId>,
     slots: Vec<Ordinal>,
@@ -44,7 +45,7 @@ pub(super) struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     pub(super) fn new(
-        defs: &'a [GroupDef],
+        (defs, places): (&'a [GroupDef], &'a Places),
         nodes: &'a [Arc<Node>],
         ids: Vec<GroupId>,
         slots: Vec<Ordinal>,
@@ -64,6 +65,7 @@ impl<'a> Assembly<'a> {
             final_cycles: graph::final_cycles(&graph, &finals),
             declared: by_name.into_keys().collect(),
             defs,
+            places,
             nodes,
             ids,
             slots,
@@ -177,35 +179,56 @@ impl<'a> Assembly<'a> {
     fn found(&self, index: usize, members: &[Member], default: Option<usize>) -> Vec<Diagnostic> {
         let def = &self.defs[index];
         let name = &def.name;
+        let places = self.places.group(name);
         let mut found = Vec::new();
-        let mut warn = |number, slug, message| found.push(warning(number, slug, message));
+        let mut warn = |number, slug, span, message, help: &str| {
+            let mut finding = warning(number, slug, message).help(help);
+            finding.span = span;
+            found.push(finding);
+        };
+        let named = places.map(|p| p.name);
         for &child in &self.graph.cut[index] {
             let child = &self.defs[child].name;
             let message = format!(
                 "group `{name}` lists group `{child}`, which leads back to it; the entry is left out"
             );
-            warn("W909", "group-cycle", message);
+            let span = places.and_then(|p| p.nested.get(child).copied()).or(named);
+            let help = "remove this entry or the one that leads back";
+            warn("W909", "group-cycle", span, message, help);
         }
         if self.heights[index] > MAX_DEPTH {
             let message = format!(
                 "group `{name}` nests {} groups deep; below {MAX_DEPTH} nothing is selected",
                 self.heights[index]
             );
-            warn("W909", "group-depth", message);
+            let help = "list the inner groups directly instead of through others";
+            warn("W909", "group-depth", named, message, help);
         }
         if let (Some(tag), None) = (&def.default, default)
             && self.is_declared(tag)
         {
             let message = format!("default `{tag}` of group `{name}` is no member; it is ignored");
-            warn("W503", "default-unknown", message);
+            let span = places.and_then(|p| p.default).or(named);
+            let help = member_help(members, tag);
+            warn("W503", "default-unknown", span, message, &help);
         }
         if self.final_cycles[index] {
             let message =
                 format!("final of group `{name}` leads back to it; flows that need it are refused");
-            warn("W909", "final-cycle", message);
+            let span = places.and_then(|p| p.final_).or(named);
+            let help = "name an outbound that does not lead back, such as a node or `block`";
+            warn("W909", "final-cycle", span, message, help);
         }
         if members.is_empty() && !reported_empty(def) {
-            warn("", "group-empty", format!("group `{name}` has no member"));
+            let help = match (def.implicit, &def.filters) {
+                (true, _) => "enable the node, or name another outbound",
+                (false, None) => "declare nodes in `node { }` or `subscription { }`",
+                (false, Some(_)) => {
+                    "no node fits its filters: `honk validate --dump nodes` lists the names"
+                }
+            };
+            let message = format!("group `{name}` has no member");
+            warn("", "group-empty", named, message, help);
         }
         found
     }
@@ -265,6 +288,7 @@ pub(super) fn shared_nodes(nodes: &[Node], previous: Option<&GroupTable>) -> Arc
 /// Slots of the groups, and those that no group may get yet.
 pub(super) fn slots(
     defs: &[GroupDef],
+    places: &Places,
     previous: Option<&GroupTable>,
     findings: &mut Vec<Diagnostic>,
 ) -> (Vec<Ordinal>, Vec<Retired>) {
@@ -289,8 +313,9 @@ pub(super) fn slots(
                 "no ordinal is free for group `{}`: flows of removed groups still use theirs",
                 def.name
             );
+            let place = places.group(&def.name).map(|p| p.name);
             let finding =
-                Diagnostic::new(Severity::Error, "E901", "too-many-groups", None, message);
+                Diagnostic::new(Severity::Error, "E901", "too-many-groups", place, message);
             findings.push(finding.help("reload again when those flows have ended"));
             // Fails closed if it is published all the same.
             Ordinal(outbound::BLOCK)
@@ -300,15 +325,27 @@ pub(super) fn slots(
     (slots, retired)
 }
 
-/// Every line already has a warning of its own, as `group()` has.
+/// `group()` has a warning of its own that says the same.
 fn reported_empty(def: &GroupDef) -> bool {
     let lines = def.filters.as_deref().unwrap_or_default();
-    let silent = |line: &FilterLine| match line {
-        FilterLine::Ignored => true,
-        FilterLine::Groups(tags) => tags.is_empty(),
-        FilterLine::Nodes(_) => false,
-    };
+    let silent = |line: &FilterLine| matches!(line, FilterLine::Groups(tags) if tags.is_empty());
     !lines.is_empty() && lines.iter().all(silent)
+}
+
+/// How to make something a member, with a few of those there are.
+fn member_help(members: &[Member], tag: &str) -> String {
+    let names: Vec<String> = members
+        .iter()
+        .take(3)
+        .map(|m| format!("`{}`", m.name()))
+        .collect();
+    match names.as_slice() {
+        [] => format!("add a `filter:` line that selects `{tag}`"),
+        names => format!(
+            "add a `filter:` line that selects `{tag}`, or name a member such as {}",
+            names.join(", ")
+        ),
+    }
 }
 
 /// A warning about a group; the names stand in the message, not in machine fields (G-210).

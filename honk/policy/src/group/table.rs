@@ -25,7 +25,7 @@ use super::{
     view::ToleranceSource,
 };
 use crate::{
-    config::{Config, GroupDef, Typed},
+    config::{Config, GroupDef, Places, Typed},
     id::{Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Node, Protocol},
 };
@@ -201,25 +201,31 @@ impl GroupTable {
             }
             _ => (TOLERANCE, ToleranceSource::Default),
         };
-        Self::of(&nodes, &config.groups, tolerance, previous, new_id)
+        Self::of(
+            &nodes,
+            (&config.groups, &config.places),
+            tolerance,
+            previous,
+            new_id,
+        )
     }
 
     pub(super) fn of(
         nodes: &[Node],
-        defs: &[GroupDef],
+        (defs, places): (&[GroupDef], &Places),
         tolerance: (u16, ToleranceSource),
         previous: Option<&Self>,
         new_id: &mut dyn FnMut() -> Uuid,
     ) -> (Self, Vec<Diagnostic>) {
         let nodes = assembly::shared_nodes(nodes, previous);
         let mut findings = Vec::new();
-        let (slots, retired) = assembly::slots(defs, previous, &mut findings);
+        let (slots, retired) = assembly::slots(defs, places, previous, &mut findings);
         let ids = defs.iter().map(|def| {
             let old = previous.and_then(|p| p.group_named(&def.name));
             old.map_or_else(|| GroupId(new_id()), |g| g.id)
         });
         let ids: Vec<GroupId> = ids.collect();
-        let assembly = Assembly::new(defs, &nodes, ids, slots, tolerance);
+        let assembly = Assembly::new((defs, places), &nodes, ids, slots, tolerance);
         let groups = assembly.groups(previous, &mut findings);
         let health = previous.map_or_else(|| Arc::new(AllAlive) as _, |p| Arc::clone(&p.health));
         let shape = Shape::new(shape::leaves(&nodes), &groups);

@@ -285,9 +285,9 @@ fn collect(format: Format, read: Read) -> Result<Body, BodyError> {
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
     let mut skip = |reason: String| {
         // Reasons name features of the body's choosing: their number is bounded.
-        if skipped.len() < 32 || skipped.contains_key(&reason) {
-            *skipped.entry(reason).or_default() += 1;
-        }
+        let room = skipped.len() < MAX_REASONS || skipped.contains_key(&reason);
+        let reason = if room { reason } else { OTHERS.to_owned() };
+        *skipped.entry(reason).or_default() += 1;
     };
     let (nodes, dropped) = resolve::resolve(&read.entries);
     for entry in &read.entries {
@@ -310,7 +310,7 @@ fn collect(format: Format, read: Read) -> Result<Body, BodyError> {
     for member in nodes {
         if reserved(&member.node.name) {
             counts.malformed += 1;
-            skip("a reserved name".to_owned());
+            skip("with a reserved name".to_owned());
         } else if seen.insert(member.node.id) {
             members.push(member);
         } else {
@@ -321,7 +321,7 @@ fn collect(format: Format, read: Read) -> Result<Body, BodyError> {
     if members.is_empty() {
         return Err(BodyError::NoNodes {
             entries: counts.entries,
-            reasons: reasons(&skipped, 3),
+            reasons: reasons(&skipped, MAX_REASONS + 1),
         });
     }
     if members.len() == 1 && counts.duplicate > 0 && counts.duplicate + 1 == counts.entries {
@@ -339,12 +339,31 @@ fn collect(format: Format, read: Read) -> Result<Body, BodyError> {
     })
 }
 
-/// The most frequent reasons with their numbers.
+/// Reasons that are counted apart.
+const MAX_REASONS: usize = 32;
+/// Reasons that one message lists.
+const SHOWN_REASONS: usize = 8;
+/// All other reasons.
+const OTHERS: &str = "for other reasons";
+
+/// The reasons with their numbers, the most frequent first.
+fn sorted(skipped: &BTreeMap<String, usize>) -> Vec<(usize, &str)> {
+    let list = skipped.iter().map(|(why, times)| (*times, why.as_str()));
+    let mut list: Vec<(usize, &str)> = list.collect();
+    list.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    list
+}
+
+/// So many of the most frequent reasons, and how many entries the others concern.
 fn reasons(skipped: &BTreeMap<String, usize>, most: usize) -> Vec<String> {
-    let mut list: Vec<(&String, &usize)> = skipped.iter().collect();
-    list.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let shown = list.into_iter().take(most);
-    shown.map(|(why, times)| format!("{times} {why}")).collect()
+    let mut list = sorted(skipped);
+    list.retain(|(_, why)| *why != OTHERS);
+    let uncounted = skipped.get(OTHERS).copied().unwrap_or_default();
+    let (shown, rest) = list.split_at(most.min(list.len()));
+    let rest: usize = uncounted + rest.iter().map(|(times, _)| times).sum::<usize>();
+    let shown = shown.iter().map(|(times, why)| format!("{times} {why}"));
+    let others = (rest > 0).then(|| format!("{rest} {OTHERS}"));
+    shown.chain(others).collect()
 }
 
 impl Body {
@@ -369,6 +388,11 @@ impl Body {
         (nodes, unbuilt)
     }
 
+    /// Why entries were skipped and how many for each reason, the most frequent first.
+    pub fn skipped(&self) -> Vec<(usize, &str)> {
+        sorted(&self.skipped)
+    }
+
     /// What the operator should know, for a subscription with this tag.
     pub fn findings(&self, tag: &str) -> Vec<Diagnostic> {
         let which = match tag {
@@ -388,7 +412,7 @@ impl Body {
             ..
         } = self.counts;
         if malformed + unsupported > 0 {
-            let why = reasons(&self.skipped, 3).join(", ");
+            let why = reasons(&self.skipped, SHOWN_REASONS).join(", ");
             let message = format!(
                 "{which}: {} of {entries} entries skipped: {why}",
                 malformed + unsupported

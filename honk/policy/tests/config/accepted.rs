@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use honk_policy::{
     config::{
         DnsAction, DnsTest, FilterLine, InternalName, OnCrash, Policy, TextTest, Transport,
-        group_findings, refuse_unbuilt,
+        refuse_unbuilt,
     },
-    group::GroupTable,
-    id::{Ordinal, Uuid},
+    id::Ordinal,
     node::{Host, Protocol},
     routing::rule::{Action, DomainTest, Test},
 };
@@ -645,28 +644,6 @@ fn dns_sections() {
     assert_eq!(dns.request[1].conds[0].test, none);
     assert_eq!(dns.request[3].action, DnsAction::Asis);
     assert_eq!(dns.response[0].action, DnsAction::Accept);
-}
-
-#[test]
-fn findings_of_groups_are_said_once() {
-    let findings = |text: &str| {
-        let (config, known, _) = lowered(text);
-        let config = config.expect("no errors");
-        let mut next = 0u128;
-        let (_, found) = GroupTable::build(&config, None, &mut || {
-            next += 1;
-            Uuid::from_u128(next)
-        });
-        let kept = group_findings(&config, &known, found);
-        kept.iter().map(|f| f.slug).collect::<Vec<_>>()
-    };
-    let text =
-        "group { g { filter: group(nowhere) default: lost final: gone } h { filter: name(x) } }";
-    assert_eq!(findings(text), ["group-empty", "group-empty"]);
-    let later = format!("subscription {{ 'https://s.example' }} {text}");
-    assert_eq!(findings(&later), Vec::<&str>::new());
-    let cycle = "group { a { filter: group(b) } b { filter: group(a) } }";
-    assert!(findings(cycle).contains(&"group-cycle"));
 }
 
 #[test]

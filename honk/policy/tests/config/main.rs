@@ -3,6 +3,8 @@
 
 mod accepted;
 mod geodata;
+mod newcomer;
+mod peer;
 mod properties;
 mod real;
 mod refused;

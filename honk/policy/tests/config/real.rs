@@ -172,3 +172,81 @@ fn a_broken_section_hides_nothing_of_the_others() {
     let (_, _, short) = lowered(text);
     assert_eq!(short, ["E103 1:19", "E113 4:12", "E204 6:13"]);
 }
+
+/// A large household: several subscriptions, comments in Chinese, tabs, long lists, and the habits
+/// of someone who has edited it for years.
+fn home() -> String {
+    let domains: Vec<String> = (0..600)
+        .map(|n| format!("\t\tsuffix: d{n}.example"))
+        .collect();
+    let networks: Vec<String> = (0..500)
+        .map(|n| format!("10.{}.{}.0/24", n / 250, n % 250))
+        .collect();
+    let nodes: String = (0..40)
+        .map(|n| format!("\t'节点 {n:02}': 'socks5://用户:密码@192.0.2.{n}:1080' # 第 {n} 个\n"))
+        .collect();
+    let groups: String = ["香港", "日本", "新加坡", "🇺🇸 美国"]
+        .iter()
+        .map(|place| {
+            format!(
+                "\t'{place}' {{\n\t\t# 按名称筛选\n\t\tfilter: name(keyword: '{place}', keyword: '节点 0',) && !name(keyword: '剩余流量', keyword: '到期')\n\t\tfilter: subtag(机场一, regex: '^机场') && name(regex: '{place}.*[0-9]+$')\n\t\tpolicy: min_moving_avg\n\t\tcheck_tolerance: 80ms\n\t}}\n"
+            )
+        })
+        .collect();
+    format!(
+        "#\t家用网关 —— 请勿外传\nglobal {{\n\t##### 接口 #####\n\tlan_interface: br-lan,\n\t\tbr-guest , 'wg*'\n\twan_interface: auto\n\t#tproxy_port: 23456\n\tlog_level:info\n\tdial_mode: domain++   # 强制嗅探\n\tallow_insecure: false\n}}\n\n\
+         subscription {{\n\t机场一: 'https://one.example/api/v1/client/subscribe?token=0123456789abcdef&flag=dae#名称' # 主力\n\t机场二 : \"https://two.example/link/abc?sub=3\"\n\t'机场三: https://three.example/s'\n\t# 旧的: 'https://old.example'\n\t'https://four.example/无标签'\n}}\n\
+         node {{\n{nodes}}}\n\
+         group {{\n{groups}\tproxy {{\n\t\tfilter: group('香港', '日本|新加坡', '🇺🇸 美国')\n\t\tpolicy: select\n\t\tdefault: 香港\n\t\tfinal: direct\n\t}}\n}}\n\
+         routing {{\n\t### 直连 ###\n\tpname(NetworkManager, systemd-resolved, dnsmasq) -> must_direct\n\tdip(224.0.0.0/3, 'ff00::/8') -> direct\n\tdip({}) -> direct\n\tl4proto(udp)&&dport(443)->block\n\tdomain(\n{},\n\t) -> proxy\n\t!domain(suffix: cn, keyword: '淘宝') && dport(80,443,\n\t\t8000-8999) -> '🇺🇸 美国'\n\tfallback: proxy\n}}\n",
+        networks.join(", "),
+        domains.join(",\n"),
+    )
+}
+
+#[test]
+fn a_large_home_configuration_means_the_same_in_every_form_of_file() {
+    let text = home();
+    let config = check(
+        &text,
+        &[
+            "W212 65:46",
+            "W212 72:46",
+            "W212 79:47",
+            "W212 86:49",
+            "W212 704:23",
+        ],
+    );
+    assert_eq!((config.nodes.len(), config.groups.len()), (40, 5));
+    let tags: Vec<&str> = config
+        .subscriptions
+        .iter()
+        .map(|s| s.tag.as_str())
+        .collect();
+    assert_eq!(tags, ["机场一", "机场二", "机场三", ""]);
+    assert_eq!(config.groups[4].default.as_deref(), Some("香港"));
+    let lines = &config.rules.lines;
+    assert_eq!(lines.len(), 7);
+    let last: Vec<u8> = lines.iter().map(|line| line.action.ordinal.0).collect();
+    assert_eq!(last, [0, 0, 0, 1, 6, 5, 6]);
+    let plain = |text: &str| {
+        let mut config = lowered(text).0.expect("no error");
+        config.rules.lines.iter_mut().for_each(|line| {
+            line.text.clear();
+            line.line = 0;
+        });
+        config
+    };
+    let want = plain(&text);
+    for other in [
+        text.replace('\n', "\r\n"),
+        text.replace('\n', "\r"),
+        format!("\u{FEFF}{text}"),
+        format!("\u{FEFF}{}", text.replace('\n', "\r\n")),
+        text.replace('\t', "    "),
+        text.trim_end().to_owned(),
+        honk_grammar::format(&text).expect("it parses"),
+    ] {
+        assert_eq!(plain(&other), want);
+    }
+}

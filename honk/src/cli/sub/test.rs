@@ -81,7 +81,17 @@ fn document(body: &Body) -> serde_json::Value {
             })
         })
         .collect();
-    json!({ "format": body.format.name(), "nodes": nodes })
+    let skipped = body.skipped();
+    let skipped = skipped
+        .iter()
+        .map(|(entries, reason)| json!({ "entries": entries, "reason": reason }));
+    json!({
+        "format": body.format.name(),
+        "nodes": nodes,
+        "entries": body.counts.entries,
+        "duplicates": body.counts.duplicate,
+        "skipped": skipped.collect::<Vec<_>>(),
+    })
 }
 
 fn tested(out: &Output, body: &Body, findings: &[Diagnostic]) -> String {
@@ -106,11 +116,37 @@ fn tested(out: &Output, body: &Body, findings: &[Diagnostic]) -> String {
             usable.to_owned(),
         ]);
     }
-    let nodes = plural(body.members.len(), "node");
-    let mut text = format!("{}, {nodes}\n{}", body.format.name(), table.render(out));
+    let mut text = format!(
+        "{}, {} of {}",
+        body.format.name(),
+        plural(body.members.len(), "node"),
+        entries(body.counts.entries)
+    );
+    if body.counts.duplicate > 0 {
+        text.push_str(&format!(
+            ", {} repeated and left out",
+            body.counts.duplicate
+        ));
+    }
+    text.push('\n');
+    text.push_str(&table.render(out));
     for finding in findings {
         text.push_str(&clean(&short(&placeless(finding))));
         text.push('\n');
     }
+    let skipped = body.skipped();
+    if skipped.len() > 1 {
+        text.push_str("skipped:\n");
+        for (times, why) in skipped {
+            text.push_str(&format!("{times:>6}  {}\n", clean(why)));
+        }
+    }
     text
+}
+
+fn entries(count: usize) -> String {
+    match count {
+        1 => "1 entry".to_owned(),
+        n => format!("{n} entries"),
+    }
 }

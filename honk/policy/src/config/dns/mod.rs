@@ -89,7 +89,8 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item], names: &Names) -> (
     let known: HashSet<&str> = dns.upstreams.iter().map(|u| u.name.as_str()).collect();
     let context = rule::Context {
         upstreams: &known,
-        first_upstream: first_upstream.filter(|_| !known.is_empty()),
+        first_upstream: first_upstream
+            .filter(|_| !known.is_empty() && !report.parsed.suspect("dns")),
         bind: rest
             .fields
             .text("bind")
@@ -119,6 +120,18 @@ fn upstreams(report: &mut Report<'_>, items: &[Item], names: &Names) -> Vec<Upst
             continue;
         };
         at += 1;
+        if let Some(Item::Link(uri)) = items.get(at)
+            && item.tag.is_none()
+            && is_name(&item.link.text)
+            && report.line(uri.span) == report.line(item.span)
+        {
+            at += 1;
+            let message = format!("missing `:` after `{}`", item.link.text);
+            let finding = Diagnostic::error("E701", "dns-upstream-name", item.link.span, message)
+                .help("write `name: 'uri'`");
+            report.push(finding.about("dns.upstream", &item.link.text));
+            continue;
+        }
         let Some(upstream) = upstream(report, item, names) else {
             continue;
         };

@@ -331,6 +331,10 @@ impl Reader<'_, '_, '_> {
             let finding = Diagnostic::error("E605", "function-misplaced", call.name.span, message);
             match name {
                 "domain" => finding.help("write `qname(...)`"),
+                "dip" => finding.help("write `ip(...)` in `dns.routing.response`"),
+                _ if other.functions().contains(&name) => {
+                    finding.help(format!("it is one of `{}`", other.section()))
+                }
                 _ => finding,
             }
         } else {
@@ -431,6 +435,12 @@ fn undefined(report: &mut Report<'_>, name: &str, span: Span, upstreams: &HashSe
     let message = format!("upstream `{}` is not defined", shortened(name));
     let finding = Diagnostic::error("E703", "dns-upstream-unknown", span, message);
     let help = report.did_you_mean(name, upstreams.iter().copied());
+    let help = help.or_else(|| {
+        Some(
+            "rules of `dns` name upstreams; declare it as `name: 'uri'` in `upstream { }`"
+                .to_owned(),
+        )
+    });
     report.push(with_help(finding, help).about("dns", name));
 }
 

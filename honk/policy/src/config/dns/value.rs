@@ -95,6 +95,9 @@ const PARAMETERS: &[&str] = &[
 
 /// Checks an upstream URI; the result is its transport.
 pub(super) fn upstream(uri: &str) -> Result<Transport, &'static str> {
+    if uri.contains("//") && !uri.contains("://") {
+        return Err("`://` is missing behind the scheme");
+    }
     let (scheme, rest) = uri.split_once("://").unwrap_or(("udp", uri));
     let transport = match scheme {
         "udp" => Transport::Udp,
@@ -104,7 +107,9 @@ pub(super) fn upstream(uri: &str) -> Result<Transport, &'static str> {
         "https" => Transport::Https,
         "h3" | "http3" => Transport::H3,
         "quic" => Transport::Quic,
-        _ => return Err("unknown scheme"),
+        _ => {
+            return Err("unknown scheme; there are udp, tcp, tcp+udp, tls, https, h3 and quic");
+        }
     };
     let http = matches!(transport, Transport::Https | Transport::H3);
     if rest.contains('#') {

@@ -11,7 +11,7 @@ mod pattern;
 pub(crate) use net::host_port;
 pub use net::{address, host_or_address, interface, preset, url};
 pub use number::{Unit, bandwidth, duration, integer, span_of_integers, unsigned};
-pub(crate) use pattern::{BUDGET, Letters, pattern};
+pub(crate) use pattern::{BUDGET, Letters, pattern, remedy};
 
 /// Why a text is not a value of the wanted type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -44,6 +44,22 @@ pub(crate) fn pattern(text: &str, letters: Letters, left: &mut usize) -> Read<()
     }
 }
 
+/// What to do about a pattern of a richer dialect than ours.
+pub(crate) fn remedy(text: &str, function: &str) -> Option<String> {
+    let around = ["(?=", "(?!", "(?<=", "(?<!"]
+        .iter()
+        .any(|mark| text.contains(mark));
+    let back = (1..=9).any(|n| text.contains(&format!("\\{n}")));
+    match (around, back) {
+        (true, _) => Some(format!(
+            "look-ahead and look-behind do not exist here: join a condition that excludes, as in \
+             `{function}(regex: '...') && !{function}(keyword: '...')`"
+        )),
+        (_, true) => Some("back-references do not exist here: write the text again".to_owned()),
+        _ => None,
+    }
+}
+
 fn bad(error: &str) -> BadValue {
     let why = error.lines().last().unwrap_or_default();
     let why = why.trim_start_matches("error: ");

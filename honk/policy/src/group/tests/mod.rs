@@ -29,7 +29,7 @@ use super::{
     Changed, GroupTable, Health, NodeState, Refuse, Selected, ToleranceSource, Update, table::Group,
 };
 use crate::{
-    config::{Field, FilterLine, GroupDef, Policy, Predicate, TextTest},
+    config::{Field, FilterLine, GroupDef, Places, Policy, Predicate, TextTest},
     health::Touched,
     id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Host, Node, Protocol, Server},
@@ -171,10 +171,16 @@ impl Builder {
                 ..g.clone()
             })
             .collect();
-        GroupTable::of(nodes, &groups, TOLERANCE, previous, &mut || {
-            self.ids += 1;
-            Uuid::from_u128(0xffff_0000 + self.ids)
-        })
+        GroupTable::of(
+            nodes,
+            (&groups, &Places::default()),
+            TOLERANCE,
+            previous,
+            &mut || {
+                self.ids += 1;
+                Uuid::from_u128(0xffff_0000 + self.ids)
+            },
+        )
     }
 }
 

@@ -154,10 +154,33 @@ fn clash() {
         [
             "node-link subscription `tag`: 7 of 26 entries skipped: 1 `ss` with ShadowTLS version \
              `2` not supported, 1 `tuic` with version 4 not supported, 1 `vless` with multiplexing \
-             `smux` not supported",
+             `smux` not supported, 1 `vmess` with alterId not supported, 1 malformed `ss`: the \
+             port is missing or not between 1 and 65535, 1 type `ssr` not supported, 1 type \
+             `wireguard` not supported",
             "detour-unresolved subscription `tag`: detour target `auto` is no server; not used, so \
              that nothing goes direct: by group",
         ]
+    );
+}
+
+#[test]
+fn reasons_without_end_are_counted_and_a_message_lists_the_first() {
+    let mut text = "proxies:\n- {name: a, type: http, server: a, port: 1}\n".to_owned();
+    for n in 10..50 {
+        text.push_str(&format!("- {{type: t{n}}}\n"));
+    }
+    let body = read(&text);
+    let skipped = body.skipped();
+    assert_eq!(skipped.len(), 33);
+    assert_eq!(skipped[0], (8, "for other reasons"));
+    let [message] = findings(&body).try_into().unwrap();
+    assert!(
+        message.contains("40 of 41 entries skipped: 1 type `t10` not supported"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("1 type `t17` not supported, 32 for other reasons"),
+        "{message}"
     );
 }
 

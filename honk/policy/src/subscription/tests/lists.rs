@@ -39,8 +39,9 @@ fn check(body: &str) {
     assert_eq!(
         findings(&body),
         [
-            "node-link subscription `tag`: 4 of 9 entries skipped: 1 `ssr` not supported, 1 a \
-          reserved name, 1 malformed `trojan`: the port is not a number between 1 and 65535"
+            "node-link subscription `tag`: 4 of 9 entries skipped: 1 `ssr` not supported, 1 \
+          malformed `trojan`: the port is not a number between 1 and 65535, 1 of an unknown \
+          scheme, 1 with a reserved name"
         ]
     );
 }
