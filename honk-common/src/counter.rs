@@ -51,6 +51,10 @@ stats! {
     NdpRedirectDrop = "ndp_redirect_drop",
     /// Blocked connections that were answered with a reset.
     BlockReset = "block_reset",
+    /// Datagrams to blocked networks that were dropped before the stack saw them.
+    XdpDrop = "xdp_drop",
+    /// Frames whose IP header contradicts itself, dropped likewise.
+    XdpBogus = "xdp_bogus",
 }
 
 /// Elements of `STATS`.

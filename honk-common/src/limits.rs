@@ -9,6 +9,11 @@ pub const MAX_CLASSES: usize = 4096;
 /// Bitmaps of usual classes of one rule set: four protocols, and 8 dimensions that have their
 /// usual class or not.
 pub const USUAL_ROWS: u32 = 4 << 8;
+/// Values of `XDP_BLOCK`: every datagram to the network is blocked, or an inner network that is not.
+pub const GUARDED: u32 = 1;
+pub const UNGUARDED: u32 = 0;
+/// Interfaces with an early drop program.
+pub const XDP_DEVICES: u32 = 1024;
 /// Banks of the double-buffered route maps.
 pub const BANKS: u32 = 2;
 /// Elements of one direction of `PORT_CLASS`: four ports share an element.

@@ -28,6 +28,8 @@ pub struct RouteTables {
     pub sport: Box<[u16]>,
     pub dscp: DscpClasses,
     pub mac: Vec<([u8; 6], u32)>,
+    /// Networks to which every datagram of a client is blocked (`GUARDED`), and exceptions.
+    pub guard: Vec<(LpmKey, u32)>,
     /// NUL-padded process names.
     pub pname: Vec<([u8; 16], u32)>,
 }
@@ -58,6 +60,7 @@ impl RouteTables {
             sport: vec![0; 65_536].into(),
             dscp: DscpClasses([0; 64]),
             mac: Vec::new(),
+            guard: Vec::new(),
             pname: Vec::new(),
         }
     }

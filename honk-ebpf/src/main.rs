@@ -36,6 +36,7 @@ mod verdict;
 mod walk;
 mod wan_egress;
 mod wan_ingress;
+mod xdp_guard;
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]

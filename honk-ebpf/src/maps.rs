@@ -16,7 +16,7 @@ use honk_common::{
     limits::{
         BANKS, COOKIE_ENTRIES, DCACHE_ENTRIES, EVENT_RING_BYTES, FLOW_ENTRIES_DEFAULT,
         FRAG_ENTRIES, LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES,
-        PORT_ELEMS, RETURN_ENTRIES, USUAL_ROWS,
+        PORT_ELEMS, RETURN_ENTRIES, USUAL_ROWS, XDP_DEVICES,
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
@@ -102,6 +102,11 @@ pub static DEST_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
 pub static SRC_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
 #[btf_map]
 pub static DOMAIN: ArrayOfMaps<Names, NBANKS> = ArrayOfMaps::new();
+#[btf_map]
+pub static XDP_BLOCK: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
+/// MAC address of an interface as the frame has it, in the first six bytes.
+#[btf_map]
+pub static XDP_MAC: HashMap<u32, u64, { XDP_DEVICES as usize }, LAZY> = HashMap::new();
 #[btf_map]
 pub static GROUP_STATE: Array<u32, { GROUP_SLOTS as usize }> = Array::new();
 #[btf_map]

@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod client;
 pub mod demo;
+pub mod frame;
 pub mod honk;
 pub mod kernel;
 pub mod kernel_bench;

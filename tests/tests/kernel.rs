@@ -16,6 +16,8 @@ mod egress;
 mod fragments;
 #[path = "kernel/groups.rs"]
 mod groups;
+#[path = "kernel/guard.rs"]
+mod guard;
 #[path = "kernel/headers.rs"]
 mod headers;
 #[path = "kernel/icmp.rs"]

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
+use honk_tests::meter::Meter;
 use honk_tests::scene::{DIRECT, DIRECT_V6, PROXIED, PROXIED_V6, Scene, at, config_of, play};
-use honk_tests::serve::{DNS, ECHO};
+use honk_tests::serve::{DNS, ECHO, WHOAMI};
 use honk_tests::snapshot::Snapshot;
 use honk_tests::{client, wait};
+use socket2::{Domain, Socket, Type};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -85,6 +87,71 @@ fn the_gateways_queries_are_relayed_and_name_its_flows() {
             // Datagrams of a flow that was direct stay so; this one is new.
             ensure!(udp(scene, DIRECT)? == addr::HP, "by name");
             ensure!(honk.stop()?.success());
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t02_every_own_address_is_proxied() {
+    play("t02_every_own_address_is_proxied", |scene| {
+        let more =
+            "address add 203.0.113.77/24 dev wan\naddress add 2001:db8:113::77/64 dev wan nodad\n";
+        scene.lab.ip(&scene.lab.hg, more)?;
+        let honk = start(scene, "wan", "")?;
+        scene.wan.reset()?;
+        for (from, to) in [
+            ("203.0.113.2", PROXIED),
+            ("203.0.113.77", PROXIED),
+            ("10.66.0.1", PROXIED),
+            ("2001:db8:113::77", PROXIED_V6),
+            ("fd66::1", PROXIED_V6),
+        ] {
+            let from = SocketAddr::new(from.parse()?, 0);
+            let seen = scene.lab.hg.run(|| -> Result<_> {
+                let socket = Socket::new(Domain::for_address(from), Type::STREAM, None)?;
+                socket.bind(&from.into())?;
+                socket.set_read_timeout(Some(client::PATIENCE))?;
+                socket.connect_timeout(&at(to, WHOAMI).into(), LIMIT)?;
+                client::read_whoami(socket.into())
+            });
+            let seen = seen.with_context(|| format!("from {from}"))?.ip();
+            ensure!(
+                seen == addr::HP || seen == addr::HP_V6,
+                "{from} came as {seen}"
+            );
+        }
+        ensure!(
+            scene.leaked(PROXIED)? + scene.leaked(PROXIED_V6)? == 0,
+            "past the proxy"
+        );
+        ensure!(honk.stop()?.success());
+        Ok(())
+    });
+}
+
+#[test]
+fn t22_a_marked_direct_flow_of_the_gateway_takes_the_marked_route() {
+    play(
+        "t22_a_marked_direct_flow_of_the_gateway_takes_the_marked_route",
+        |scene| {
+            // The daemon's own mark is set beside that of the rule.
+            scene.lab.ip(
+                &scene.lab.hg,
+                "rule add fwmark 0x10/0x10 lookup 200\nroute add default via 192.0.2.1 table 200\n",
+            )?;
+            let second = Meter::start(&scene.lab.hw, "w2")?;
+            let rules = format!("dip({DIRECT}) -> direct(mark: 0x10)");
+            let _honk = start(scene, "wan", &rules)?;
+            scene.wan.reset()?;
+            tcp(scene, DIRECT)?;
+            udp(scene, DIRECT)?;
+            ensure!(
+                second.count(|t| t.touches(DIRECT))? > 4,
+                "nothing took the marked route"
+            );
+            // The first hop of a packet that is handed over is not on this wire.
+            ensure!(scene.leaked(DIRECT)? == 0, "packets without the mark");
             Ok(())
         },
     );

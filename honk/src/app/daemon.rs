@@ -297,6 +297,7 @@ fn settings(plan: &Plan, candidate: &Candidate, dirs: &Dirs) -> datapath::Settin
             Some("off") => RedirectPeer::Off,
             _ => RedirectPeer::Auto,
         },
+        xdp_guard: matches!(declared("xdp_guard"), Some(Typed::Bool(true))),
         pin_root: plan.pin_root.clone(),
         runtime_dir: dirs.runtime.clone(),
         sysctls: global.auto_config_kernel_parameter,

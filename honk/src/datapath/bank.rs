@@ -29,6 +29,8 @@ pub(super) struct Banks {
     staged: Option<Staged>,
     /// The highest generation that was ever staged: a number is used once.
     last: u32,
+    /// The early drop program runs and wants its networks.
+    guard: bool,
     /// Which banks hold prefix maps. Each change of those waits for running packets.
     filled: [bool; 2],
     /// Keys in the hashes both banks share.
@@ -43,6 +45,14 @@ struct Staged {
 }
 
 impl Banks {
+    /// `guard`: the early drop program wants its networks.
+    pub(super) fn new(guard: bool) -> Self {
+        Self {
+            guard,
+            ..Self::default()
+        }
+    }
+
     /// Fills the spare bank with `tables`; whatever was staged there before is forgotten.
     pub(super) fn stage(
         &mut self,
@@ -113,6 +123,11 @@ impl Banks {
         let src = prefixes(&t.src)?;
         maps.dest_lpm.put(&at, &dest.as_raw_fd().cast_unsigned())?;
         maps.src_lpm.put(&at, &src.as_raw_fd().cast_unsigned())?;
+        if self.guard && !t.guard.is_empty() {
+            let guard = prefixes(&t.guard)?;
+            maps.xdp_block
+                .put(&at, &guard.as_raw_fd().cast_unsigned())?;
+        }
         let classes: Vec<ClassBits> = t.classes.iter().map(|c| ClassBits(*c)).collect();
         row(&maps.class_bits, at * MAX_CLASSES as u32, &classes)?;
         let usual: Vec<ClassBits> = t.usual_bits().into_iter().map(ClassBits).collect();
@@ -148,7 +163,7 @@ impl Banks {
     fn clear(&mut self, maps: &Maps, domains: &Domains, at: u32) {
         domains.close(&maps.domain, at);
         if std::mem::take(&mut self.filled[at as usize]) {
-            for outer in [&maps.dest_lpm, &maps.src_lpm] {
+            for outer in [&maps.dest_lpm, &maps.src_lpm, &maps.xdp_block] {
                 let _ = outer.delete(&at);
             }
         }

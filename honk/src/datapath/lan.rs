@@ -18,6 +18,9 @@ use crate::netlink::{Address, Link};
 /// MTU of replies while nothing is hooked.
 const MTU_DEFAULT: u32 = 1500;
 
+/// Name of the early drop program, which is not needed.
+const GUARD: &str = "xdp_guard";
+
 /// Stands for the interfaces of the default routes.
 pub(super) const AUTO: &str = "auto";
 
@@ -158,7 +161,7 @@ impl Resolved {
                         .map_or_else(|| e.pattern.clone(), |(_, name)| name.clone()),
                     pattern: e.pattern.clone(),
                     role: e.role,
-                    attached: hooks.len() == 2,
+                    attached: hooks.iter().filter(|h| !h.starts_with(GUARD)).count() == 2,
                     hooks,
                     problem: e.problem.as_ref().map(ToString::to_string),
                     pending: e.link.is_none(),

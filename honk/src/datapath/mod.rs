@@ -16,6 +16,7 @@ mod cleanup;
 mod domains;
 mod error;
 mod events;
+mod guard;
 mod hooks;
 mod host;
 pub(crate) mod inspect;
@@ -95,6 +96,8 @@ pub(crate) struct Settings {
     /// Run before other TCX programs on ingress.
     pub(crate) tcx_first: bool,
     pub(crate) redirect_peer: RedirectPeer,
+    /// LAN interfaces get an early drop program.
+    pub(crate) xdp_guard: bool,
     /// A bpffs, or where one is to be mounted.
     pub(crate) pin_root: PathBuf,
     pub(crate) runtime_dir: PathBuf,

@@ -54,6 +54,8 @@ pub(super) struct Maps {
     pub(super) dest_lpm: Map<u32, u32>,
     pub(super) src_lpm: Map<u32, u32>,
     pub(super) domain: Map<u32, u32>,
+    pub(super) xdp_block: Map<u32, u32>,
+    pub(super) xdp_mac: Map<u32, u64>,
     pub(super) group_state: Map<u32, u32>,
     pub(super) socks: Socks,
     pub(super) out_stats: Map<u32, OutStats>,
@@ -70,6 +72,9 @@ pub(super) struct Programs {
     pub(super) dev0: OwnedFd,
     pub(super) peer: OwnedFd,
     pub(super) listener: OwnedFd,
+    /// The early drop program for drivers and for the generic mode, if it is asked for and the
+    /// kernel takes it.
+    pub(super) guard: Option<[OwnedFd; 2]>,
 }
 
 /// A program of an interface.
@@ -191,7 +196,7 @@ impl Socks {
 }
 
 /// Loads the embedded object.
-pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
+pub(super) fn load(flow_entries: u32, guard: bool) -> Result<Object, Error> {
     let mut ebpf = EbpfLoader::new()
         .map_max_entries("FLOW", flow_entries.max(1))
         .load(OBJECT)
@@ -212,6 +217,7 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
         dev0: program("dev0_ingress")?,
         peer: program("peer_ingress")?,
         listener: program("listener_lookup")?,
+        guard: guard.then(|| load_guard(&mut ebpf)).flatten(),
         process: load_process(&mut ebpf),
     };
     let mut take = |name: &str| -> Result<Option<OwnedFd>, Error> {
@@ -246,6 +252,8 @@ pub(super) fn load(flow_entries: u32) -> Result<Object, Error> {
         dest_lpm: map!("DEST_LPM"),
         src_lpm: map!("SRC_LPM"),
         domain: map!("DOMAIN"),
+        xdp_block: map!("XDP_BLOCK"),
+        xdp_mac: map!("XDP_MAC"),
         group_state: map!("GROUP_STATE"),
         socks: match take("SOCKS")? {
             Some(fd) => {
@@ -305,6 +313,10 @@ fn load_program(ebpf: &mut aya::Ebpf, name: &'static str) -> Result<OwnedFd, Err
             p.load().map_err(fail)?;
             p.fd().map_err(fail)?
         }
+        Program::Xdp(p) => {
+            p.load().map_err(fail)?;
+            p.fd().map_err(fail)?
+        }
         _ => return Err(fail(ProgramError::UnexpectedProgramType)),
     };
     fd.as_fd()
@@ -320,6 +332,14 @@ fn load_process(ebpf: &mut aya::Ebpf) -> Option<Vec<OwnedFd>> {
         .inspect_err(|e| {
             tracing::warn!(target: super::TARGET, error = %e, "process names stay unknown");
         })
+        .ok()
+}
+
+/// Without it the rules hold all the same.
+fn load_guard(ebpf: &mut aya::Ebpf) -> Option<[OwnedFd; 2]> {
+    let mut load = |name| load_program(ebpf, name);
+    let both = load("xdp_guard").and_then(|native| Ok([native, load("xdp_guard_generic")?]));
+    both.inspect_err(|e| tracing::warn!(target: super::TARGET, error = %e, "no early drop"))
         .ok()
 }
 

@@ -63,7 +63,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         maps,
         programs,
         events,
-    } = object::load(settings.flow_entries)?;
+    } = object::load(settings.flow_entries, settings.xdp_guard)?;
     let programs = Arc::new(programs);
     let (pins, mounted) = find_pins(&settings, inode)?;
     if let Some(pins) = &pins {
@@ -83,7 +83,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         cpus: status::possible_cpus()?,
         claims: Claims::default(),
         local: local::Local::default(),
-        banks: Mutex::new(Banks::default()),
+        banks: Mutex::new(Banks::new(settings.xdp_guard)),
         domains: Domains::default(),
         groups: Mutex::new(HashMap::new()),
         interfaces: ArcSwap::default(),

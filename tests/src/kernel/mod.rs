@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use aya::maps::MapData;
-use aya::programs::{Program, ProgramFd, SchedClassifier, SkLookup};
+use aya::programs::{Program, ProgramFd, SchedClassifier, SkLookup, Xdp};
 use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
 use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS, USUAL_ROWS};
 use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
@@ -49,6 +49,16 @@ pub const PROCESS_HOOKS: [&str; 6] = [
 ];
 /// The program of type `sk_lookup`.
 pub const LOOKUP: &str = "listener_lookup";
+
+/// The program of type XDP, for drivers.
+pub const GUARD: &str = "xdp_guard";
+/// The same for the generic mode.
+pub const GUARD_GENERIC: &str = "xdp_guard_generic";
+
+/// `XDP_DROP`.
+pub const XDP_DROP: i32 = 1;
+/// `XDP_PASS`.
+pub const XDP_PASS: i32 = 2;
 
 /// `TCX_NEXT`.
 pub const NEXT: i32 = -1;
@@ -141,6 +151,13 @@ impl Rig {
         let program: &mut SkLookup = ebpf.program_mut(LOOKUP).context(LOOKUP)?.try_into()?;
         program.load().context("verifier refuses listener_lookup")?;
         programs.insert(LOOKUP, program.fd()?.try_clone()?);
+        for name in [GUARD, GUARD_GENERIC] {
+            let program: &mut Xdp = ebpf.program_mut(name).context(name)?.try_into()?;
+            program
+                .load()
+                .with_context(|| format!("verifier refuses {name}"))?;
+            programs.insert(name, program.fd()?.try_clone()?);
+        }
         for name in PROCESS_HOOKS {
             let loaded = match ebpf.program_mut(name).context(name)? {
                 Program::CgroupSock(p) => p.load(),
@@ -159,6 +176,9 @@ impl Rig {
         rig.put("GATE", &0u32, &GATE_OPEN);
         rig.put("FLAGS", &0u32, &OFFLOAD_DIRECT);
         rig.put("PARAM", &0u32, &rig.param());
+        let [a, b, c, d, e, f] = GATEWAY_MAC;
+        let mac = u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]);
+        rig.put("XDP_MAC", &rig.lan.index(), &mac);
         Ok(rig)
     }
 
@@ -185,6 +205,7 @@ impl Rig {
         let info = match program {
             Program::SchedClassifier(p) => p.info()?,
             Program::SkLookup(p) => p.info()?,
+            Program::Xdp(p) => p.info()?,
             Program::CgroupSock(p) => p.info()?,
             Program::CgroupSockAddr(p) => p.info()?,
             _ => bail!("unexpected program type"),
@@ -309,6 +330,17 @@ impl Rig {
         Ok(())
     }
 
+    /// The same by the name of the device.
+    pub fn attach_ingress(&mut self, program: &str, device: &str) -> Result<()> {
+        let program: &mut SchedClassifier = self
+            .ebpf
+            .program_mut(program)
+            .context("no such program")?
+            .try_into()?;
+        program.attach(device, aya::programs::TcAttachType::Ingress)?;
+        Ok(())
+    }
+
     /// The same for the egress.
     pub fn attach_egress(&mut self, program: &str, device: &Tap) -> Result<()> {
         let program: &mut SchedClassifier = self
@@ -352,6 +384,20 @@ impl Rig {
             .unwrap_or_else(|e| panic!("{program} on {} bytes: {e}", data.len()));
         ctx.mark = u32::from_ne_bytes([raw[8], raw[9], raw[10], raw[11]]);
         ran
+    }
+
+    /// Runs `xdp_guard` on a frame that `lan0` received.
+    pub fn guard(&self, data: &[u8]) -> i32 {
+        self.repeat_guard(data, 1).verdict
+    }
+
+    /// The same many times.
+    pub fn repeat_guard(&self, data: &[u8], repeat: u32) -> Ran {
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress.
+        let ctx = [0, data.len() as u32, 0, self.lan.index(), 0, 0];
+        let mut raw: Vec<u8> = ctx.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        sys::test_run(self.programs[GUARD].as_fd(), data, &mut raw, repeat)
+            .unwrap_or_else(|e| panic!("{GUARD} on {} bytes: {e}", data.len()))
     }
 
     /// Runs `listener_lookup`; returns its verdict and the cookie of the selected socket.
@@ -427,7 +473,11 @@ impl Rig {
         for (mac, class) in &tables.mac {
             self.put("MAC_CLASS", &mac_key(b, *mac), class);
         }
-        for (map, prefixes) in [("DEST_LPM", &tables.dest), ("SRC_LPM", &tables.src)] {
+        for (map, prefixes) in [
+            ("DEST_LPM", &tables.dest),
+            ("SRC_LPM", &tables.src),
+            ("XDP_BLOCK", &tables.guard),
+        ] {
             let inner = sys::create_prefixes(prefixes.len() as u32 + 16)?;
             for (key, class) in prefixes {
                 sys::update(inner.as_fd(), &bytes(key), &bytes(class))?;
@@ -440,7 +490,7 @@ impl Rig {
         meta.generation = generation;
         self.put("ROUTE_META", &b, &meta);
         self.put("ROUTE_SEL", &0u32, &generation);
-        let keep = self.inner.len().saturating_sub(4);
+        let keep = self.inner.len().saturating_sub(6);
         self.inner.drain(..keep);
         Ok(())
     }

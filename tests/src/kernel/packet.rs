@@ -1,4 +1,5 @@
-//! Packets for the tests, built header by header. Checksums stay zero: no program reads them.
+//! Packets for the tests, built header by header. Checksums stay zero, since no program reads
+//! them, but in [`Packet::wire`].
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -163,6 +164,32 @@ impl Packet {
         }
     }
 
+    /// The frame with the checksums a receiver wants.
+    pub fn wire(&self) -> Vec<u8> {
+        let mut frame = self.build();
+        let l4 = self.l4().len();
+        let (start, addresses) = match self.src {
+            SocketAddr::V4(_) => (14, 26..34),
+            SocketAddr::V6(_) => (14, 22..54),
+        };
+        let pseudo = [
+            &frame[addresses],
+            &[0, self.proto],
+            &(l4 as u16).to_be_bytes(),
+        ]
+        .concat();
+        let at = frame.len() - l4;
+        let sum = checksum(&[&pseudo, &frame[at..]].concat());
+        let field = at + if self.proto == PROTO_TCP { 16 } else { 6 };
+        frame[field..field + 2].copy_from_slice(&sum);
+        if self.src.is_ipv4() {
+            let header = 20 + self.options;
+            let sum = checksum(&frame[start..start + header]);
+            frame[start + 10..start + 12].copy_from_slice(&sum);
+        }
+        frame
+    }
+
     fn l4(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let later = self.fragment.is_some_and(|(_, offset, _)| offset != 0);
@@ -236,4 +263,14 @@ pub fn icmp_error(kind: u8, quoted: &Packet) -> Packet {
     p.payload = vec![kind, 0, 0, 0, 0, 0, 0, 0];
     p.payload.extend(quoted.ip());
     p
+}
+
+/// The Internet checksum of some bytes.
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
 }

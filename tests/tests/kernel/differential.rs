@@ -18,7 +18,7 @@ use honk_policy::routing::rule::{
 };
 use honk_policy::routing::{compile, eval_tables, is_sensitive};
 use honk_tests::kernel::packet::{HOP_BY_HOP, Packet, SYN, tcp, udp};
-use honk_tests::kernel::{Ctx, NEXT, REDIRECT, Rig, SHOT, bytes};
+use honk_tests::kernel::{Ctx, NEXT, REDIRECT, Rig, SHOT, XDP_DROP, bytes};
 
 use crate::common::*;
 use crate::rig;
@@ -241,6 +241,7 @@ fn the_kernel_decides_like_the_reference() {
         .and_then(|n| n.parse().ok())
         .unwrap_or(20_000);
     let mut outcomes = [0usize; 3];
+    let mut guarded = 0;
     for round in 0..packets.div_ceil(PACKETS_PER_SET) {
         let mut r = Rng(round as u64);
         let set = rule_set(&mut r);
@@ -285,7 +286,14 @@ fn the_kernel_decides_like_the_reference() {
             let want = expected(&verdict, p, local, named_first);
             rig.del("FLOW", &bytes(&p.key()));
             rig.del("DCACHE", &bytes(&p.key()));
+            // What is dropped early is what would be dropped, and leaves as little behind.
+            let early = !local && rig.guard(&p.build()) == XDP_DROP;
+            guarded += usize::from(early);
             let got = observed(&rig, p, local);
+            assert!(
+                !early || got == (SHOT, 0, None) && p.proto == 17,
+                "seed {round}, packet {i}: dropped early, but {got:?}: {p:?}\n{set:#?}"
+            );
             assert_eq!(
                 got, want,
                 "seed {round}, packet {i}, names {owners:?}: {p:?}\n{verdict:?}\n{set:#?}"
@@ -296,7 +304,11 @@ fn the_kernel_decides_like_the_reference() {
                 .unwrap_or(0)] += 1;
         }
     }
-    println!("{packets} packets: {outcomes:?} passed, dropped, handed over");
+    println!("{packets} packets: {outcomes:?} passed, dropped, handed over; {guarded} early");
+    assert!(
+        guarded > packets / 2000,
+        "only {guarded} were dropped early"
+    );
     assert!(
         outcomes.iter().all(|n| *n > packets / 20),
         "one-sided: {outcomes:?}"

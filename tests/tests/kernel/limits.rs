@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use honk_tests::kernel::{CLASSIFIERS, LOOKUP, PROCESS_HOOKS, object_path};
+use honk_tests::kernel::{CLASSIFIERS, GUARD, GUARD_GENERIC, LOOKUP, PROCESS_HOOKS, object_path};
 
 use crate::rig;
 
@@ -16,7 +16,7 @@ fn verified_instructions_stay_near_the_recorded_ones() {
     let rig = rig!();
     let now: BTreeMap<&str, u32> = CLASSIFIERS
         .iter()
-        .chain([&LOOKUP])
+        .chain([&LOOKUP, &GUARD, &GUARD_GENERIC])
         .chain(&PROCESS_HOOKS)
         .map(|p| (*p, rig.verified_insns(p).expect("instruction count")))
         .collect();

@@ -49,7 +49,7 @@ fn a_draining_gate_serves_known_flows_and_passes_new_ones() {
 }
 
 #[test]
-fn marks_of_the_datapath_are_cleared_and_end_the_classification() {
+fn t60_marks_of_the_datapath_are_cleared_and_end_the_classification() {
     let mut rig = rig!();
     install_all(&mut rig, PROXY);
     let p = udp(CLIENT, ORIGIN);

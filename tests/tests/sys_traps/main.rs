@@ -10,6 +10,7 @@ mod rules;
 mod scope;
 mod tcp;
 mod udp;
+mod wire;
 
 use std::net::IpAddr;
 

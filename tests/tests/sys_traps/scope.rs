@@ -121,6 +121,37 @@ fn t61_published_ports_work_from_everywhere() {
 }
 
 #[test]
+fn t31_answers_of_a_published_udp_server_stay_direct() {
+    play(
+        "t31_answers_of_a_published_udp_server_stay_direct",
+        |scene| {
+            scene.lab.nft(
+                &scene.lab.hg,
+                "table ip publish {\nchain pre {\ntype nat hook prerouting priority dstnat\n\
+             ip daddr 203.0.113.2 udp dport 6000 dnat to 10.66.0.11:6000\n}\n}\n",
+            )?;
+            let honk = scene.honk_with("l4proto(udp) -> proxy")?;
+            let server = scene.lab.hc1.run(|| UdpSocket::bind("0.0.0.0:6000"))?;
+            server.set_read_timeout(Some(client::PATIENCE))?;
+            let asker = scene.lab.ho.run(|| UdpSocket::bind((DIRECT, 0)))?;
+            asker.set_read_timeout(Some(client::PATIENCE))?;
+            let published = at(addr::HG_WAN, 6000);
+            let mut buffer = [0; 8];
+            for round in 0..10u8 {
+                asker.send_to(&[round], published)?;
+                let (_, peer) = server.recv_from(&mut buffer)?;
+                server.send_to(&[round, 1], peer)?;
+                let (n, from) = asker.recv_from(&mut buffer)?;
+                ensure!(buffer[..n] == [round, 1] && from == published, "{from}");
+            }
+            ensure!(honk.stat("inbound_track")? >= 1.0, "nothing was noted");
+            ensure!(honk.stat("proxy_new")? == 0.0, "an answer was proxied");
+            Ok(())
+        },
+    );
+}
+
+#[test]
 fn icmp_passes_untouched() {
     play("icmp_passes_untouched", |scene| {
         let _honk = scene.honk()?;

@@ -22,7 +22,7 @@ use honk_common::{
 
 use super::{
     classes::{Classes, Dim, lines_where},
-    prefix,
+    guard, prefix,
     rule::{Cond, Prefix, RuleLine, RuleSet, Test},
 };
 
@@ -126,16 +126,19 @@ pub fn compile(rules: &RuleSet) -> Result<RouteTables, CompileError> {
         dscp_default: dscp_default as u16,
         ..RouteMeta::default()
     };
+    let classes = classes.into_list();
+    let guard = guard::table(lines, &dest, &classes);
     Ok(RouteTables {
         meta,
         acts: acts(lines),
-        classes: classes.into_list(),
+        classes,
         dest,
         src,
         dport,
         sport,
         dscp,
         mac,
+        guard,
         pname,
     })
 }

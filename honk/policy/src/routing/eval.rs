@@ -112,8 +112,8 @@ fn used_classes(t: &RouteTables, flow: &FlowFacts) -> [(u16, u16); 8] {
     ]
 }
 
-/// Longest match in a table sorted by key.
-fn longest(table: &[(LpmKey, u32)], addr: &[u8; 16]) -> Option<u32> {
+/// Longest match in a table sorted by key, as the prefix maps find it.
+pub(super) fn longest(table: &[(LpmKey, u32)], addr: &[u8; 16]) -> Option<u32> {
     let addr = u128::from_be_bytes(*addr);
     (0..=128u8).rev().find_map(|len| {
         let key = LpmKey {

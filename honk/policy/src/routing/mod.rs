@@ -8,6 +8,7 @@ mod classes;
 pub mod compile;
 pub mod domain;
 pub mod eval;
+mod guard;
 pub mod oracle;
 mod prefix;
 pub mod rule;

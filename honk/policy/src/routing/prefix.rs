@@ -13,8 +13,8 @@ use super::{
 };
 
 /// `::ffff:0:0`, where the IPv4 addresses live.
-const V4: u128 = 0xffff_0000_0000;
-const V4_LEN: u8 = 96;
+pub(super) const V4: u128 = 0xffff_0000_0000;
+pub(super) const V4_LEN: u8 = 96;
 
 /// A prefix on the way from the root to the current one.
 struct Cover<'a> {

@@ -18,6 +18,7 @@ const LINK_DETACH: i32 = 34;
 const TCX_INGRESS: u32 = 46;
 const TCX_EGRESS: u32 = 47;
 const SK_LOOKUP: u32 = 36;
+const XDP: u32 = 37;
 const F_BEFORE: u32 = 1 << 3;
 const F_AFTER: u32 = 1 << 4;
 
@@ -98,6 +99,36 @@ pub(in super::super) fn attach_cgroup(
     call_fd(LINK_CREATE, &mut argument)
 }
 
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum XdpMode {
+    /// In the driver, before a socket buffer is made.
+    Native,
+    /// In front of the stack, on a socket buffer.
+    Generic,
+}
+
+/// Attaches an XDP program to an interface of the calling thread's namespace.
+pub(in super::super) fn attach_xdp(
+    program: BorrowedFd<'_>,
+    link: u32,
+    mode: XdpMode,
+) -> io::Result<OwnedFd> {
+    let mut argument = LinkCreate {
+        program: raw(program),
+        target: link,
+        attach_type: XDP,
+        flags: match mode {
+            XdpMode::Native => 1 << 2,
+            XdpMode::Generic => 1 << 1,
+        },
+        relative: 0,
+        pad: 0,
+        revision: 0,
+    };
+    call_fd(LINK_CREATE, &mut argument)
+}
+
 fn tcx_type(side: Side) -> u32 {
     match side {
         Side::Ingress => TCX_INGRESS,
@@ -132,6 +163,14 @@ pub(in super::super) fn tcx_link(link: BorrowedFd<'_>) -> io::Result<Option<(u32
         _ => return Ok(None),
     };
     Ok((info[0] == LINK_TYPE_TCX && info[4] != 0).then_some((info[4], side)))
+}
+
+/// Interface of an XDP link, while it is attached.
+pub(in super::super) fn xdp_link(link: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    const LINK_TYPE_XDP: u32 = 6;
+    // bpf_link_info: type, id, prog_id, hole, then ifindex of an XDP link.
+    let info: [u32; 32] = object_info(link)?;
+    Ok((info[0] == LINK_TYPE_XDP && info[4] != 0).then_some(info[4]))
 }
 
 /// Loads a classifier that passes everything, to try attachments with.

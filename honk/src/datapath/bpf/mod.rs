@@ -23,8 +23,8 @@ pub(super) use elements::{
 #[cfg(test)]
 pub(super) use links::links;
 pub(super) use links::{
-    Order, attach_cgroup, attach_sk_lookup, attach_tcx, detach_link, load_pass, load_redirect_peer,
-    program_name, query_tcx, tcx_link, update_link,
+    Order, XdpMode, attach_cgroup, attach_sk_lookup, attach_tcx, attach_xdp, detach_link,
+    load_pass, load_redirect_peer, program_name, query_tcx, tcx_link, update_link, xdp_link,
 };
 
 const OBJ_PIN: i32 = 6;

@@ -27,6 +27,7 @@ use honk_common::{
 use super::{
     Shared, TARGET, bpf,
     error::Error,
+    guard::Guards,
     hooks::Hooks,
     lan::{self, Patterns, Resolved},
     owner::Owner,
@@ -65,6 +66,7 @@ pub(super) struct Host {
     pub(super) shared: Arc<Shared>,
     pub(super) rtnl: Rtnl,
     pub(super) hooks: Hooks,
+    guards: Guards,
     pub(super) patterns: Patterns,
     pub(super) sysctls: Option<Sysctls>,
     pub(super) block: bool,
@@ -94,10 +96,12 @@ impl Host {
     ) -> Result<Self, Error> {
         let watch = Watch::open()?;
         let inside = shared.netns.run(Watch::open)??;
+        let guards = Guards::new(Arc::clone(&shared.programs));
         Ok(Self {
             shared,
             rtnl,
             hooks,
+            guards,
             patterns: Patterns::default(),
             process: None,
             follows: false,
@@ -280,7 +284,13 @@ impl Host {
         if strict && let Some(e) = resolved.take_failure() {
             return Err(e);
         }
-        self.publish(resolved.statuses(|link| self.hooks.sides(link).collect()));
+        let macs = &self.shared.maps.xdp_mac;
+        self.guards.reconcile(macs, &resolved.targets, &links);
+        let hooks = |link| {
+            let guard = self.guards.hook(link);
+            self.hooks.sides(link).chain(guard).collect()
+        };
+        self.publish(resolved.statuses(hooks));
         Ok(())
     }
 
@@ -393,6 +403,7 @@ impl Host {
     /// Takes everything back, in reverse order. Goes on over failures; the first is returned.
     pub(super) fn teardown(&mut self) -> Result<(), Error> {
         let gate = self.write_gate(GATE_CLOSED);
+        self.guards.detach_all();
         self.hooks.detach_all(&mut self.rtnl);
         self.process = None;
         for link in [

@@ -149,6 +149,7 @@ impl Lab {
             udp_sockets: 2,
             tcx_first: false,
             redirect_peer: RedirectPeer::Auto,
+            xdp_guard: false,
             pin_root: self.dir.join("bpf"),
             runtime_dir: self.dir.join("run"),
             sysctls: false,

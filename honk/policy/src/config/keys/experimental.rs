@@ -51,7 +51,8 @@ pub const EXPERIMENTAL: &[(&str, &[Key])] = &[
             "hand packets over without the backlog"),
         row("udp_sockets", Int(0, 64), "0", Restart, Yes,
             "UDP receive sockets per family; 0 is one per CPU, at most 4"),
-        row("xdp_guard", Bool, "false", Restart, No, "early drop program"),
+        row("xdp_guard", Bool, "false", Restart, Yes,
+            "drop datagrams to blocked networks in front of the stack of LAN interfaces"),
     ]),
     ("cache_file", &[
         row("enabled", Bool, "true", Restart, No, "keep choices over restarts"),

@@ -5,8 +5,10 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
+use honk_common::{limits::GUARDED, outbound::BLOCK};
+
 use super::*;
-use crate::routing::{is_sensitive, rule::DomainTest};
+use crate::routing::{eval::longest, is_sensitive, rule::DomainTest};
 
 const RULE_SETS: u32 = 2000;
 const PACKETS: usize = 16;
@@ -143,6 +145,29 @@ proptest! {
         for packet in &packets {
             let tables = eval_tables(&tables, packet, None);
             prop_assert_eq!(tables, oracle.eval(packet), "{:?}", packet);
+        }
+    }
+
+    /// What the early drop program drops can only be blocked, whatever its name.
+    #[test]
+    fn guarded_datagrams_are_blocked(
+        lines in vec(rule_line(), 0..8),
+        packet in packet(),
+        owners in vec(select(NAMES.to_vec()), 0..3),
+    ) {
+        let set = rules(lines);
+        let tables = compile(&set).unwrap();
+        let datagram = FlowFacts { tcp: false, pname: [0; 16], ..packet };
+        let guarded = longest(&tables.guard, &datagram.dst) == Some(GUARDED);
+        if guarded && datagram.dport != 53 {
+            let oracle = Oracle::new(&set);
+            for name in [None].into_iter().chain(NAMES.map(Some)) {
+                let named = FlowFacts { domain: name.map(Into::into), ..datagram.clone() };
+                prop_assert_eq!(oracle.eval(&named).ordinal.0, BLOCK, "{:?} {:?}", name, named);
+            }
+            let calls: Vec<_> = owners.iter().map(|n| oracle.domain_calls(n)).collect();
+            let known = oracle.domain_value(&calls);
+            prop_assert!(!is_sensitive(&tables, &datagram, known.as_ref()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Builders for rules and packets, shared by the tests of this room.
 
 mod agree;
+mod guard;
 mod limits;
 mod meaning;
 
