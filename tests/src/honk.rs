@@ -1,5 +1,6 @@
 //! The daemon as a process: configuration, start, command line, stop, logs.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -221,12 +222,18 @@ impl Honk {
 
     /// Starts without waiting.
     pub fn spawn(home: Home) -> Result<Self> {
+        Self::spawn_with(home, &[])
+    }
+
+    /// Starts without waiting, with more in the environment.
+    pub fn spawn_with(home: Home, env: &[(&str, &OsStr)]) -> Result<Self> {
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&home.log)?;
         let child = home
             .run_command()?
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
