@@ -105,6 +105,25 @@ pub fn udp(to: IpAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
+/// From now on what is sent leaves as datagrams of `size` bytes, cut by the kernel (`UDP_SEGMENT`).
+pub fn cut_into(socket: &UdpSocket, size: u16) -> Result<()> {
+    let size = libc::c_int::from(size);
+    // SAFETY: the option value is a live c_int and its size is passed along.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const size).cast(),
+            size_of_val(&size) as libc::socklen_t,
+        )
+    };
+    if done != 0 {
+        bail!("no UDP_SEGMENT: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Sends a datagram and waits for one from exactly that address.
 pub fn ask_udp(socket: &UdpSocket, to: SocketAddr, payload: &[u8]) -> Result<Vec<u8>> {
     let mut buffer = vec![0; 65536];

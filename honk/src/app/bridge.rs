@@ -185,6 +185,7 @@ impl Carriers for Rooms {
             ("tcp_spliced", tcp.spliced),
             ("udp_flows_held", udp.held),
             ("udp_holds_full", udp.holds_full),
+            ("udp_joined", udp.joined),
             ("udp_handed_back", udp.handed_back),
             ("udp_hand_backs_failed", udp.hand_backs_failed),
             ("udp_hand_backs_full", udp.hand_backs_full),

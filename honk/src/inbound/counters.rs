@@ -45,6 +45,8 @@ counters! {
     UdpCounters, UdpSnapshot {
         /// Datagrams received from clients.
         received,
+        /// Messages from clients that held several datagrams.
+        joined,
         /// Datagrams sent to clients.
         replied,
         /// Datagrams that found their flow.

@@ -1,7 +1,9 @@
 //! Batches of datagrams: `recvmmsg(2)` and `sendmmsg(2)` with control messages.
 //!
-//! One system call moves up to [`BATCH`] datagrams. The safe surface hands out slices; the
-//! raw headers live on the stack of one call and never outlive the buffers they point to.
+//! One system call moves up to [`BATCH`] messages. A message is one datagram or several of equal
+//! size in one piece, which the kernel joins on receipt ([`want_joined`]) and cuts on the way
+//! out ([`Joining`]); users see datagrams only. The safe surface hands out slices; the raw headers
+//! live on the stack of one call and never outlive the buffers they point to.
 
 use std::{
     io,
@@ -9,9 +11,12 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd},
     ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// Datagrams per call.
+use super::origdst::record;
+
+/// Messages per call, and most datagrams that are sent by one.
 pub(crate) const BATCH: usize = 64;
 /// Room per datagram: no UDP payload is longer, so nothing is ever cut. The memory is
 /// touched, and so becomes resident, only as far as datagrams really reach.
@@ -109,8 +114,26 @@ impl RecvBatch {
         Ok(n)
     }
 
-    /// The datagrams of the last [`recv`](Self::recv).
+    /// The datagrams of the last [`recv`](Self::recv), joined ones one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
+        self.messages().flat_map(|message| {
+            let payload = message.payload;
+            let size = joined_size(message.control).unwrap_or(payload.len()).max(1);
+            // An empty datagram is one, too.
+            (0..payload.len().div_ceil(size).max(1)).map(move |n| Datagram {
+                payload: &payload[n * size..payload.len().min((n + 1) * size)],
+                ..message
+            })
+        })
+    }
+
+    /// How many messages of the last [`recv`](Self::recv) were joined datagrams.
+    pub(crate) fn joined(&self) -> usize {
+        let joined = |m: &Datagram<'_>| joined_size(m.control).is_some_and(|n| n < m.payload.len());
+        self.messages().filter(joined).count()
+    }
+
+    fn messages(&self) -> impl Iterator<Item = Datagram<'_>> {
         let buffers = self.data.chunks_exact(SLOT).zip(self.control.iter());
         self.received
             .iter()
@@ -145,37 +168,132 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) payload: &'a [u8],
 }
 
+/// Whether the datagrams of a socket may leave joined. The kernel or the device may not be able to
+/// cut them, which shows only on the first try.
+#[derive(Debug, Default)]
+pub(crate) struct Joining(AtomicBool);
+
+impl Joining {
+    /// Never: every datagram is a message of its own.
+    pub(crate) const fn off() -> Self {
+        Self(AtomicBool::new(true))
+    }
+
+    fn is_off(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
 /// Sends a batch without blocking: the number of datagrams taken, or the error of the first.
 /// At most [`BATCH`] are taken.
-pub(crate) fn send(socket: &impl AsFd, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-    let count = batch.len().min(BATCH);
+pub(crate) fn send(
+    socket: &impl AsFd,
+    batch: &[Outgoing<'_>],
+    joining: &Joining,
+) -> io::Result<usize> {
+    let batch = &batch[..batch.len().min(BATCH)];
+    let mut runs = [0; BATCH];
+    if joining.is_off() {
+        runs.fill(1);
+        return send_runs(socket, batch, &runs);
+    }
+    let count = join(batch, &mut runs);
+    match send_runs(socket, batch, &runs[..count]) {
+        Err(e) if runs[0] > 1 && cannot_be_cut(&e) => {
+            // Too long for this path is true of these datagrams, the rest of the socket.
+            if e.raw_os_error() != Some(libc::EMSGSIZE) {
+                joining.0.store(true, Relaxed);
+            }
+            runs.fill(1);
+            send_runs(socket, batch, &runs)
+        }
+        sent => sent,
+    }
+}
+
+/// Longest datagram that is joined with others: fits into a packet on nearly every path.
+const MAX_JOINED: usize = 1452;
+/// Bytes of one message.
+const MAX_MESSAGE: usize = 60_000;
+
+/// Splits a batch into runs of datagrams that may leave as one message: same ends and equal
+/// length, the last one may be shorter. Returns the number of runs.
+fn join(batch: &[Outgoing<'_>], runs: &mut [usize; BATCH]) -> usize {
+    let mut count = 0;
+    let mut rest = batch;
+    while let Some(first) = rest.first() {
+        let size = first.len();
+        let fits = (1..=MAX_JOINED).contains(&size);
+        let mut n = 1;
+        while fits && n < rest.len() && (n + 1) * size <= MAX_MESSAGE {
+            let next = &rest[n];
+            if (next.to, next.from) != (first.to, first.from) || next.len() > size {
+                break;
+            }
+            // Nothing may follow a shorter one, and an empty one would not be sent at all.
+            if next.len() == 0 {
+                break;
+            }
+            n += 1;
+            if next.len() < size {
+                break;
+            }
+        }
+        runs[count] = n;
+        count += 1;
+        rest = &rest[n..];
+    }
+    count
+}
+
+fn cannot_be_cut(error: &io::Error) -> bool {
+    let errors = [libc::EIO, libc::EINVAL, libc::EMSGSIZE, libc::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|e| errors.contains(&e))
+}
+
+/// Sends runs of datagrams, each as one message.
+fn send_runs(socket: &impl AsFd, batch: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
     let mut names = [MaybeUninit::<libc::sockaddr_storage>::uninit(); BATCH];
     let mut controls = [MaybeUninit::<Control>::uninit(); BATCH];
     // SAFETY: plain C structs for which zeroes are a valid value.
     let mut vecs: [[libc::iovec; 2]; BATCH] = unsafe { zeroed() };
     // SAFETY: as above.
     let mut heads: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-    for (i, out) in batch.iter().take(count).enumerate() {
-        for (vec, part) in vecs[i].iter_mut().zip([out.header, out.payload]) {
+    for (vecs, out) in vecs.iter_mut().zip(batch) {
+        for (vec, part) in vecs.iter_mut().zip([out.header, out.payload]) {
             vec.iov_base = part.as_ptr().cast_mut().cast();
             vec.iov_len = part.len();
         }
+    }
+    let (mut at, mut count) = (0, 0);
+    for (i, &run) in runs.iter().enumerate().take(batch.len()) {
+        let (Some(out), Some(parts)) = (batch.get(at), vecs.get_mut(at..at + run)) else {
+            break;
+        };
         let head = &mut heads[i].msg_hdr;
         if let Some(to) = out.to {
             let (name, name_len) = to_storage(to);
             head.msg_name = ptr::from_mut(names[i].write(name)).cast();
             head.msg_namelen = name_len;
         }
-        head.msg_iov = vecs[i].as_mut_ptr();
-        head.msg_iovlen = 2;
+        head.msg_iov = parts.as_mut_ptr().cast();
+        head.msg_iovlen = 2 * run;
+        let (mut control, mut len) = (Control([0; CONTROL]), 0);
         if let Some(from) = out.from {
-            let (control, len) = source_control(from);
+            len = source_control(from, &mut control);
+        }
+        if run > 1 {
+            len = size_control(out.len(), &mut control, len);
+        }
+        if len > 0 {
             head.msg_control = ptr::from_mut(controls[i].write(control)).cast();
             head.msg_controllen = len;
         }
+        (at, count) = (at + run, i + 1);
     }
-    // SAFETY: the first `count` headers point to initialised names, vectors and control
-    // buffers that live until after the call; the kernel only reads from the payloads.
+    // SAFETY: the first `count` headers point to initialised names, control buffers and vectors,
+    // of which a run has two per datagram in one array; all live until after the call, and the
+    // kernel only reads from the payloads.
     let n = unsafe {
         libc::sendmmsg(
             socket.as_fd().as_raw_fd(),
@@ -184,7 +302,31 @@ pub(crate) fn send(socket: &impl AsFd, batch: &[Outgoing<'_>]) -> io::Result<usi
             libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
         )
     };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    Ok(runs.iter().take(n).sum())
+}
+
+impl Outgoing<'_> {
+    fn len(&self) -> usize {
+        self.header.len() + self.payload.len()
+    }
+}
+
+/// Lets the kernel hand over datagrams of one flow in one piece. Without it they come one by one.
+pub(crate) fn want_joined(socket: &impl AsFd) -> io::Result<()> {
+    turn_on(socket, libc::SOL_UDP, libc::UDP_GRO)
+}
+
+/// Size of the datagrams in a message.
+fn joined_size(mut control: &[u8]) -> Option<usize> {
+    while let Some((level, kind, data, total)) = record(control) {
+        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
+            let size = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
+            return usize::try_from(size).ok().filter(|size| *size > 0);
+        }
+        control = control.get(total..)?;
+    }
+    None
 }
 
 /// Asks for the original destination of every datagram.
@@ -193,6 +335,10 @@ pub(crate) fn want_original_dst(socket: &impl AsFd, v6: V6) -> io::Result<()> {
         V6::No => (libc::SOL_IP, libc::IP_RECVORIGDSTADDR),
         V6::Yes => (libc::SOL_IPV6, libc::IPV6_RECVORIGDSTADDR),
     };
+    turn_on(socket, level, name)
+}
+
+fn turn_on(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option value is a c_int that lives over the call, its size is passed.
     let rc = unsafe {
@@ -224,27 +370,46 @@ impl V6 {
     }
 }
 
-/// `IP_PKTINFO` or `IPV6_PKTINFO` with the source address and no interface.
-fn source_control(from: IpAddr) -> (Control, usize) {
-    let mut control = Control([0; CONTROL]);
+/// `IP_PKTINFO` or `IPV6_PKTINFO` with the source address and no interface; its padded length.
+fn source_control(from: IpAddr, control: &mut Control) -> usize {
+    let mut info = [0; 20];
     let (level, kind, len) = match from {
         IpAddr::V4(ip) => {
             // ipi_ifindex, then ipi_spec_dst, then ipi_addr.
-            control.0[20..24].copy_from_slice(&ip.octets());
+            info[4..8].copy_from_slice(&ip.octets());
             (libc::SOL_IP, libc::IP_PKTINFO, 12)
         }
         IpAddr::V6(ip) => {
             // ipi6_addr, then ipi6_ifindex.
-            control.0[16..32].copy_from_slice(&ip.octets());
+            info[..16].copy_from_slice(&ip.octets());
             (libc::SOL_IPV6, libc::IPV6_PKTINFO, 20)
         }
     };
+    put_record(control, 0, level, kind, &info[..len])
+}
+
+/// `UDP_SEGMENT` behind `at`: the size of each datagram of a message.
+fn size_control(size: usize, control: &mut Control, at: usize) -> usize {
+    // Runs are made of datagrams far below this limit.
+    let size = u16::try_from(size).unwrap_or(u16::MAX);
+    put_record(
+        control,
+        at,
+        libc::SOL_UDP,
+        libc::UDP_SEGMENT,
+        &size.to_ne_bytes(),
+    )
+}
+
+/// Writes a record and returns where the next one begins.
+fn put_record(control: &mut Control, at: usize, level: i32, kind: i32, data: &[u8]) -> usize {
     let header = size_of::<libc::cmsghdr>();
-    control.0[..8].copy_from_slice(&(header + len).to_ne_bytes());
-    control.0[8..12].copy_from_slice(&level.to_ne_bytes());
-    control.0[12..16].copy_from_slice(&kind.to_ne_bytes());
-    let padded = (header + len).next_multiple_of(align_of::<libc::cmsghdr>());
-    (control, padded)
+    let record = &mut control.0[at..];
+    record[..8].copy_from_slice(&(header + data.len()).to_ne_bytes());
+    record[8..12].copy_from_slice(&level.to_ne_bytes());
+    record[12..16].copy_from_slice(&kind.to_ne_bytes());
+    record[header..header + data.len()].copy_from_slice(data);
+    at + (header + data.len()).next_multiple_of(align_of::<libc::cmsghdr>())
 }
 
 fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
@@ -284,93 +449,4 @@ fn to_storage(addr: SocketAddr) -> (libc::sockaddr_storage, u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::UdpSocket;
-
-    use super::*;
-
-    fn pair(ip: &str) -> (UdpSocket, UdpSocket) {
-        let bind = || UdpSocket::bind((ip, 0)).unwrap();
-        (bind(), bind())
-    }
-
-    #[test]
-    fn a_batch_keeps_boundaries_and_sources() {
-        for ip in ["127.0.0.1", "::1"] {
-            let (a, b) = pair(ip);
-            let to = b.local_addr().unwrap();
-            let big = vec![7u8; 60_000];
-            let payloads: [&[u8]; 4] = [b"one", b"", &big, b"four"];
-            let batch = payloads.map(|payload| Outgoing {
-                to: Some(to),
-                from: None,
-                header: b"h:",
-                payload,
-            });
-            assert_eq!(send(&a, &batch).unwrap(), 4);
-            let mut recv = RecvBatch::new();
-            assert_eq!(recv.recv(&b).unwrap(), 4);
-            for (got, sent) in recv.iter().zip(payloads) {
-                assert_eq!(got.payload, [b"h:", sent].concat());
-                assert_eq!(got.source, Some(a.local_addr().unwrap()));
-                assert!(!got.cut && !got.control_cut);
-            }
-            let empty = recv.recv(&b).unwrap_err();
-            assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
-        }
-    }
-
-    #[test]
-    fn the_destination_record_is_found() {
-        for (ip, v6) in [("127.0.0.1", V6::No), ("::1", V6::Yes)] {
-            let (a, b) = pair(ip);
-            want_original_dst(&b, v6).unwrap();
-            let to = b.local_addr().unwrap();
-            a.send_to(b"x", to).unwrap();
-            let mut recv = RecvBatch::new();
-            recv.recv(&b).unwrap();
-            let got = recv.iter().next().unwrap();
-            let dst = super::super::origdst::parse(got.control, got.control_cut);
-            assert_eq!(dst, Ok(to));
-        }
-    }
-
-    #[test]
-    fn the_source_address_is_chosen_per_datagram() {
-        let a = UdpSocket::bind("0.0.0.0:0").unwrap();
-        let b = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let sources = ["127.0.0.2", "127.0.0.3"].map(|ip| ip.parse::<IpAddr>().unwrap());
-        let batch = sources.map(|from| Outgoing {
-            to: Some(b.local_addr().unwrap()),
-            from: Some(from),
-            header: &[],
-            payload: b"x",
-        });
-        assert_eq!(send(&a, &batch).unwrap(), 2);
-        let mut recv = RecvBatch::new();
-        recv.recv(&b).unwrap();
-        let got: Vec<_> = recv.iter().map(|d| d.source.unwrap().ip()).collect();
-        assert_eq!(got, sources);
-    }
-
-    #[test]
-    fn an_ipv6_source_control_is_accepted() {
-        let (a, b) = pair("::1");
-        let out = Outgoing {
-            to: Some(b.local_addr().unwrap()),
-            from: Some("::1".parse().unwrap()),
-            header: &[],
-            payload: b"x",
-        };
-        assert_eq!(send(&a, &[out]).unwrap(), 1);
-        assert_eq!(RecvBatch::new().recv(&b).unwrap(), 1);
-    }
-
-    #[test]
-    fn an_address_survives_the_round_trip() {
-        for text in ["192.0.2.1:53", "[2001:db8::1]:443"] {
-            let addr: SocketAddr = text.parse().unwrap();
-            assert_eq!(from_storage(&to_storage(addr).0), Some(addr));
-        }
-    }
-}
+mod tests;

@@ -52,7 +52,7 @@ pub(crate) fn parse(control: &[u8], cut: bool) -> Result<SocketAddr, OrigDstErro
 }
 
 /// Level, type, data and padded length of the first record.
-fn record(bytes: &[u8]) -> Option<(i32, i32, &[u8], usize)> {
+pub(super) fn record(bytes: &[u8]) -> Option<(i32, i32, &[u8], usize)> {
     let len = usize::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
     let level = i32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?);
     let kind = i32::from_ne_bytes(bytes.get(12..16)?.try_into().ok()?);

@@ -4,7 +4,7 @@ use honk_common::counter::Stat;
 use honk_common::flow::{DirectVal, INBOUND_KIND};
 use honk_common::key::FlowKey;
 use honk_tests::kernel::packet::{ACK, Packet, other, tcp, udp};
-use honk_tests::kernel::{Ctx, HONK0, NEXT, Rig, SHOT, bytes};
+use honk_tests::kernel::{Ctx, HONK0, NEXT, REDIRECT, Rig, SHOT, bytes};
 
 use crate::common::*;
 use crate::rig;
@@ -39,6 +39,16 @@ fn a_datagram_from_outside_makes_its_answers_direct() {
         assert_eq!(tracked(&rig, &answer.key()).expect("tracked"), d);
     }
     assert_eq!(rig.stat(Stat::InboundTrack), 2);
+}
+
+#[test]
+fn t30_a_late_reply_of_an_expired_flow_makes_nothing_direct() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    for (client, origin) in [(CLIENT, ORIGIN), (CLIENT6, ORIGIN6)] {
+        assert_eq!(out(&rig, &udp(origin, client), HONK0), NEXT);
+        assert_eq!(lan(&rig, &udp(client, origin)), REDIRECT);
+    }
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use anyhow::{Context as _, Result, ensure};
-use honk_tests::client;
 use honk_tests::lab::addr;
 use honk_tests::scene::{DIRECT, PROXIED, PROXIED_V6, at, play};
 use honk_tests::serve::{DNS, ECHO, WHOAMI};
+use honk_tests::{client, tool};
 
 #[test]
 fn t15_fragmented_datagrams_are_proxied_whole() {
@@ -147,6 +147,104 @@ fn t34_datagram_boundaries_are_kept() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn t34_a_burst_in_one_piece_arrives_datagram_by_datagram() {
+    const SIZE: u16 = 1200;
+    play(
+        "t34_a_burst_in_one_piece_arrives_datagram_by_datagram",
+        |scene| {
+            let honk = scene.honk()?;
+            for ip in [PROXIED, PROXIED_V6] {
+                let to = at(ip, ECHO);
+                // 29 equal ones and a shorter one, each with its number.
+                let mut burst = Vec::new();
+                for n in 0..30_u8 {
+                    let size = if n < 29 { usize::from(SIZE) } else { 333 };
+                    burst.resize(burst.len() + size, n);
+                }
+                let socket = scene.lab.hc1.run(|| client::udp(ip))?;
+                // The way is open before the burst: what waits for it is bounded.
+                client::ask_udp(&socket, to, b"first")?;
+                client::cut_into(&socket, SIZE)?;
+                socket.send_to(&burst, to)?;
+                let mut buffer = vec![0; 65536];
+                for (n, want) in burst.chunks(SIZE.into()).enumerate() {
+                    let (length, from) = socket
+                        .recv_from(&mut buffer)
+                        .with_context(|| format!("{ip}: datagram {n}"))?;
+                    ensure!(
+                        from == to && buffer[..length] == *want,
+                        "{ip}: datagram {n}"
+                    );
+                }
+            }
+            let joined = honk.metric("honk_relay_stat_total", "\"udp_joined\"")?;
+            ensure!(joined >= 2.0, "{joined} bursts were taken in one piece");
+            ensure!(scene.leaked(PROXIED)? == 0);
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t34_datagrams_that_cannot_be_cut_are_sent_one_by_one() {
+    play(
+        "t34_datagrams_that_cannot_be_cut_are_sent_one_by_one",
+        |scene| {
+            let honk = scene.honk()?;
+            // Without checksum offload the private end cannot cut datagrams.
+            let mut ethtool = honk.private_ns()?.command("ethtool");
+            tool::run(ethtool.args(["-K", "honk0p", "tx", "off"]))?;
+            let to = at(PROXIED, ECHO);
+            let socket = scene.lab.hc1.run(|| client::udp(PROXIED))?;
+            client::ask_udp(&socket, to, b"first")?;
+            client::cut_into(&socket, 1000)?;
+            socket.send_to(&[7; 20_000], to)?;
+            let mut buffer = vec![0; 65536];
+            for n in 0..20 {
+                let got = socket.recv_from(&mut buffer);
+                let (length, _) = got.with_context(|| format!("datagram {n}"))?;
+                ensure!(
+                    buffer[..length] == [7; 1000],
+                    "datagram {n}: {length} bytes"
+                );
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn t31_answers_of_a_published_udp_server_leave_directly() {
+    play(
+        "t31_answers_of_a_published_udp_server_leave_directly",
+        |scene| {
+            scene.lab.nft(
+                &scene.lab.hg,
+                "table ip publish {\nchain pre {\ntype nat hook prerouting priority dstnat\n\
+                 ip daddr 203.0.113.2 udp dport 6000 dnat to 10.66.0.11:6000\n}\n}\n",
+            )?;
+            let honk = scene.honk_with("l4proto(udp) -> proxy")?;
+            let server = scene.lab.hc1.run(|| UdpSocket::bind("0.0.0.0:6000"))?;
+            server.set_read_timeout(Some(client::PATIENCE))?;
+            let asker = scene.lab.ho.run(|| client::udp(addr::HG_WAN))?;
+            let asked = at(addr::HG_WAN, 6000);
+            let mut buffer = [0; 16];
+            for n in 0..10_u8 {
+                asker.send_to(&[n; 4], asked)?;
+                let (length, from) = server.recv_from(&mut buffer).context("not published")?;
+                server.send_to(&buffer[..length], from)?;
+                let (length, source) = asker.recv_from(&mut buffer).context("no answer")?;
+                ensure!(source == asked, "answered from {source}");
+                ensure!(buffer[..length] == [n; 4]);
+            }
+            let taken = honk.metric("honk_udp_datagrams_total", "received")?;
+            ensure!(taken == 0.0, "{taken} answers went to the daemon");
+            Ok(())
+        },
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::{
     flow::{ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     inbound::counters::Seat,
     socket::{
-        mmsg::{BATCH, Outgoing, V6, send},
+        mmsg::{BATCH, Joining, Outgoing, V6, send},
         speak_for,
     },
 };
@@ -211,7 +211,7 @@ impl Mouth {
             .collect();
         let mut sent = 0;
         for chunk in out.chunks(BATCH) {
-            match send(&self.socket, chunk) {
+            match send(&self.socket, chunk, &Joining::off()) {
                 Ok(n) => sent += n,
                 Err(_) => break,
             }

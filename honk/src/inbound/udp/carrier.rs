@@ -18,7 +18,7 @@ use crate::{
     outbound::{Dialer, associate, open::family_of, server::ServerState, stream},
     socket::{
         Mark,
-        mmsg::{BATCH, Outgoing, send},
+        mmsg::{BATCH, Joining, Outgoing, send, want_joined},
     },
 };
 
@@ -27,6 +27,7 @@ use crate::{
 pub(super) struct Carrier {
     pub(super) socket: UdpSocket,
     wrap: Wrap,
+    joining: Joining,
     /// The server and the family it was reached over.
     pub(super) server: Option<(Arc<ServerState>, Family)>,
     /// Control connection of an association; its end is the end of the carrier.
@@ -55,8 +56,9 @@ impl Carrier {
     /// wait.
     pub(super) fn direct(client: SocketAddr, mark: Mark) -> io::Result<Self> {
         Ok(Self {
-            socket: stream::udp(client, mark)?,
+            socket: receiving(stream::udp(client, mark)?),
             wrap: Wrap::None,
+            joining: Joining::default(),
             server: None,
             control: None,
         })
@@ -71,7 +73,7 @@ impl Carrier {
         let server = dialer.server(leaf);
         let found = associate::associate(dialer, &server, mark).await?;
         let open = async {
-            let socket = stream::udp(found.relay, mark)?;
+            let socket = receiving(stream::udp(found.relay, mark)?);
             // Connected: the kernel then drops whatever does not come from the relay.
             socket.connect(found.relay).await?;
             Ok(socket)
@@ -85,6 +87,7 @@ impl Carrier {
         Ok(Self {
             socket,
             wrap: Wrap::Socks5,
+            joining: Joining::default(),
             server: Some((server, family_of(found.relay.ip()))),
             control: Some(found.control),
         })
@@ -131,7 +134,7 @@ impl Carrier {
 
     fn send_chunk(&self, mut out: &[Outgoing<'_>], sent: &mut Sent) {
         while !out.is_empty() {
-            match send(&self.socket, out) {
+            match send(&self.socket, out, &self.joining) {
                 Ok(n) => out = &out[n.min(out.len())..],
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => match fault(&e) {
@@ -179,6 +182,12 @@ impl Carrier {
     pub(super) fn fatal(&self, error: &io::Error) -> bool {
         self.wrap != Wrap::None && fault(error) == Fault::Carrier
     }
+}
+
+/// Replies come joined where the kernel can; it works without, too.
+fn receiving(socket: UdpSocket) -> UdpSocket {
+    let _ = want_joined(&socket);
+    socket
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,7 @@ use crate::{
     dns::Dns,
     flow::{Admission, CloseReason, ReplySockets},
     outbound::Dialer,
-    socket::mmsg::{BATCH, RecvBatch, V6, want_original_dst},
+    socket::mmsg::{BATCH, Joining, RecvBatch, V6, want_joined, want_original_dst},
 };
 
 /// How often idle flows and sockets are looked for.
@@ -108,6 +108,7 @@ impl Udp {
             linger: limits.linger,
             backlog: Backlog::default(),
             replies: ReplyPool::new(replies, tproxy_port, limits.replies),
+            joining: Joining::default(),
             accepting: AtomicBool::new(true),
             runtime: Handle::current(),
             tasks: Mutex::default(),
@@ -115,6 +116,8 @@ impl Udp {
         let prepare = |socket: std::net::UdpSocket| {
             socket.set_nonblocking(true)?;
             want_original_dst(&socket, V6::of(socket.local_addr()?))?;
+            // Where the kernel cannot, datagrams come one by one.
+            let _ = want_joined(&socket);
             UdpSocket::from_std(socket)
         };
         let sockets: Vec<_> = sockets

@@ -37,7 +37,7 @@ use crate::{
     outbound::{Dialer, error::DialError},
     socket::{
         Mark,
-        mmsg::{Datagram, RecvBatch},
+        mmsg::{Datagram, Joining, RecvBatch},
         origdst,
     },
 };
@@ -59,6 +59,8 @@ pub(super) struct Service {
     pub(super) linger: Duration,
     pub(super) backlog: Backlog,
     pub(super) replies: ReplyPool,
+    /// Of the sockets of the pool, which leave by the same device.
+    pub(super) joining: Joining,
     pub(super) accepting: AtomicBool,
     pub(super) runtime: Handle,
     pub(super) tasks: Mutex<JoinSet<()>>,
@@ -66,6 +68,7 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn take_batch(self: &Arc<Self>, batch: &RecvBatch) {
+        self.counters.joined.add(batch.joined() as u64);
         let named = batch.iter().filter_map(|datagram| {
             let id = flow_id(&datagram);
             if id.is_none() {

@@ -240,7 +240,7 @@ fn send_run(
 ) {
     let mut rest = run.as_slice();
     while let (Some((_, socket)), false) = (current, rest.is_empty()) {
-        match send(socket, rest) {
+        match send(socket, rest, &service.joining) {
             Ok(n) => {
                 service.counters.replied.add(n as u64);
                 rest = &rest[n.min(rest.len())..];
