@@ -73,7 +73,8 @@ pub(super) fn declare<'a>(
             "{} groups defined, the limit is {MAX_OUTBOUNDS} (ordinals 2-251)",
             bodies.len()
         );
-        let finding = Diagnostic::error("E901", "too-many-groups", extra.name.span, message);
+        let finding = Diagnostic::error("E901", "too-many-groups", extra.name.span, message)
+            .help("merge groups: one group may have many `filter:` lines");
         report.push(finding.about("group", &extra.name.text));
     }
     bodies

@@ -2,6 +2,7 @@
 //! accepted text means.
 
 mod accepted;
+mod compat;
 mod geodata;
 mod newcomer;
 mod peer;

@@ -114,6 +114,22 @@ fn line_ends_and_byte_order_marks_change_nothing() {
     }
 }
 
+/// Newlines only matter behind `key:` without a value and in comments.
+#[test]
+fn other_newlines_are_blanks() {
+    let mut compared = 0;
+    for (id, text, _) in CASES {
+        let text = plain(text).replace('\r', "");
+        let empty = text.lines().any(|line| line.trim_end().ends_with(':'));
+        if empty || text.contains('#') || text.lines().count() < 2 {
+            continue;
+        }
+        assert_eq!(model(&text), model(&text.replace('\n', " ")), "{id}");
+        compared += 1;
+    }
+    assert!(compared > 8, "{compared}");
+}
+
 #[test]
 fn the_canonical_form_means_the_same() {
     let cases = CASES.iter().map(|(_, text, _)| plain(text));

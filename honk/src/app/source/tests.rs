@@ -105,6 +105,23 @@ fn nothing_is_concluded_from_what_could_not_be_read() {
 }
 
 #[test]
+fn what_is_beyond_the_limits_is_told_once() {
+    let groups: String = (0..300)
+        .map(|n| format!("g{n} {{ filter: name(a) }}\n"))
+        .collect();
+    let nodes = "node { a: 'socks5://192.0.2.1:1080' }\n";
+    let found = places(&format!(
+        "{nodes}group {{\n{groups}}}\nrouting {{ dport(1) -> g299 }}"
+    ));
+    assert_eq!(found, ["too-many-groups 255:1"]);
+    let rules = "dport(1) -> block\n".repeat(1100);
+    assert_eq!(
+        places(&format!("routing {{\n{rules}}}")),
+        ["rule-too-many 1027:1"]
+    );
+}
+
+#[test]
 fn a_rule_with_a_disabled_node_says_that_it_is_disabled() {
     let text = "node { b: 'socks5://192.0.2.2:1080' [enabled: no] }\nrouting { dport(1) -> b }";
     assert_eq!(places(text), ["node-disabled 4:23", "group-empty 4:23"]);

@@ -476,7 +476,7 @@ proptest! {
         ];
         let table = |nodes: &[Arc<Node>], previous: Option<&GroupTable>| {
             let nodes: Vec<Node> = nodes.iter().map(|n| (**n).clone()).collect();
-            GroupTable::of(&nodes, (&groups, &crate::config::Places::default()), TOLERANCE, previous, &mut Uuid::new_v4).0
+            GroupTable::of(&nodes, (&groups, &Places::default()), TOLERANCE, previous, &mut Uuid::new_v4).0
         };
         let members = |table: &GroupTable, group: &str| -> Vec<u128> {
             let members = at(table, group).members.iter();

@@ -113,6 +113,12 @@ pub(super) const CASES: &[Case] = &[
         "",
     ),
     (
+        "idle below the interval",
+        "group { g { policy: urltest idle_timeout: 5s } }",
+        &[" 1:43"],
+        "",
+    ),
+    (
         "unknown final",
         "group { g { final: nowhere } }",
         &["W503 1:20"],
