@@ -2,6 +2,7 @@
 
 mod bounds;
 mod compared;
+mod evidence;
 mod machine;
 mod reports;
 mod stories;
