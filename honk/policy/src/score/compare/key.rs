@@ -54,6 +54,13 @@ pub(super) struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u8);
 
+impl Owner {
+    /// Spread bits, for an index.
+    pub(super) fn bits(self) -> u64 {
+        self.node.bits() ^ (u64::from(self.group.0) << 8 | u64::from(self.place.0))
+    }
+}
+
 impl Place {
     pub(super) fn traffic(network: Network, family: Family) -> Self {
         Self(3 * network as u8 + family as u8)
@@ -61,11 +68,6 @@ impl Place {
 
     pub(super) fn probes(network: Network) -> Self {
         Self(3 * network as u8 + 2)
-    }
-
-    /// As a number.
-    pub(super) fn bits(self) -> u8 {
-        self.0
     }
 
     /// All of one network.

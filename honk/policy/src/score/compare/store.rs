@@ -63,8 +63,12 @@ struct Cell {
     ends: T,
 }
 
-/// A place in the sorted list: owner, and where the cell is.
-type Entry = (Owner, u16);
+/// A place in the sorted list: owner, led by bits of it that compare at once, and where the cell
+/// is.
+type Entry = ((u64, Owner), u16);
+
+/// Longest run that is searched from end to end.
+const NEAR: usize = 16;
 
 /// Size, and what was removed or refused so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +162,7 @@ impl Store {
 
     /// Where the cell stands in the list, or where it would.
     fn find(&self, targets: &Targets, owner: Owner, about: About) -> Result<usize, usize> {
+        let owner = ordered(owner);
         self.order.binary_search_by(|(o, slot)| {
             o.cmp(&owner)
                 .then_with(|| self.cells[usize::from(*slot)].about.order(about, targets))
@@ -183,7 +188,7 @@ impl Store {
         self.rings.push(Default::default());
         // The cap keeps every slot within u16.
         let short = u16::try_from(slot).unwrap_or(u16::MAX);
-        self.order.insert(at, (owner, short));
+        self.order.insert(at, (ordered(owner), short));
         self.index.insert(hash(owner, about), slot as u32);
         slot
     }
@@ -300,6 +305,7 @@ impl Store {
 
     /// Cells of one owner, in canonical order of what they are about.
     fn run(&self, owner: Owner) -> &[Entry] {
+        let owner = ordered(owner);
         let start = self.order.partition_point(|(o, _)| *o < owner);
         let run = self.order[start..].iter();
         let len = run.take_while(|(o, _)| *o == owner).count();
@@ -317,13 +323,23 @@ impl Store {
         now: T,
         [a, b]: [Owner; 2],
     ) -> impl Iterator<Item = (About, [&[Ring; 3]; 2])> {
+        let mut rest = self.run(b);
         self.run(a).iter().filter_map(move |(_, slot)| {
             let slot = usize::from(*slot);
             let cell = &self.cells[slot];
             if cell.ends <= now {
                 return None;
             }
-            let other = self.lookup(b, cell.about)?;
+            let other = if rest.len() > NEAR {
+                self.lookup(b, cell.about)?
+            } else {
+                let is_it = |e: &Entry| self.cells[usize::from(e.1)].about == cell.about;
+                let at = rest.iter().position(is_it)?;
+                let found = usize::from(rest[at].1);
+                // Both runs are in the same order.
+                rest = &rest[at + 1..];
+                found
+            };
             let lasts = self.cells[other].ends > now;
             lasts.then(|| (cell.about, [slot, other].map(|slot| &self.rings[slot])))
         })
@@ -364,8 +380,11 @@ impl Cell {
 }
 
 fn hash(owner: Owner, about: About) -> u64 {
-    let place = u64::from(owner.group.0) << 8 | u64::from(owner.place.bits());
-    mix(owner.node.bits() ^ place, about.bits())
+    mix(owner.bits(), about.bits())
+}
+
+fn ordered(owner: Owner) -> (u64, Owner) {
+    (owner.bits(), owner)
 }
 
 /// Bytes that a key owns.

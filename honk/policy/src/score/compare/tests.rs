@@ -192,6 +192,24 @@ fn eight_common_targets_in_canonical_order_whatever_their_values() {
 }
 
 #[test]
+fn common_targets_are_found_among_many_that_are_not_common() {
+    // Long runs go through the index, short ones from end to end.
+    for apart in [3, 30] {
+        let mut world = World::new();
+        for n in (0..apart).rev() {
+            world.respond(world.a, 2 * n, 1, 500.0);
+            world.respond(world.b, 2 * n + 1, 1, 900.0);
+        }
+        for n in [1000, 500, 1001] {
+            world.respond(world.a, n, 1, 10.0);
+            world.respond(world.b, n, 1, 20.0);
+        }
+        let pair = world.common(1).unwrap();
+        assert_eq!((values(&pair), pair.partial), ((10.0, 20.0), false));
+    }
+}
+
+#[test]
 fn a_matched_target_without_enough_flows_leaves_the_comparison_partial() {
     let mut world = World::new();
     for node in [world.a, world.b] {
