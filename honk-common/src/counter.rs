@@ -55,6 +55,8 @@ stats! {
     XdpDrop = "xdp_drop",
     /// Frames whose IP header contradicts itself, dropped likewise.
     XdpBogus = "xdp_bogus",
+    /// Decisions that were not told to those who watch: too many, or the ring was full.
+    TraceDrop = "trace_drop",
 }
 
 /// Elements of `STATS`.

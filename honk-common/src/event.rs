@@ -8,7 +8,20 @@ pub const EVENT_RETURN_OVERFLOW: u32 = 2;
 pub const EVENT_GROUP_DEAD: u32 = 3;
 pub const EVENT_EXT_CHAIN: u32 = 4;
 pub const EVENT_LISTENER_MISSING: u32 = 5;
-pub const EVENT_TYPES: usize = 6;
+/// A new flow was decided, while somebody watches (`TRACE`). Bits 8 to 15 of the kind are the
+/// flags of the flow (`FLAG_*`).
+pub const EVENT_TRACE: u32 = 6;
+pub const EVENT_TYPES: usize = 7;
+
+/// Kind of an event without the flags that a trace carries.
+pub const fn kind_of(kind: u32) -> u32 {
+    kind & 0xff
+}
+
+/// Flags that a trace carries in its kind.
+pub const fn flags_of(kind: u32) -> u8 {
+    (kind >> 8) as u8
+}
 
 /// One thing worth telling the daemon about; rate-limited per CPU and type.
 #[repr(C)]

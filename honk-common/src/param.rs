@@ -17,6 +17,8 @@ pub const AMBIG_USER: u32 = 1 << 5;
 /// No DNS module answers: port 53 of the gateway's own addresses is a local service like any
 /// other, and its resolver sees its clients.
 pub const DNS_LOCAL: u32 = 1 << 6;
+/// Somebody watches decisions: each new flow is told, within the limits of events.
+pub const TRACE: u32 = 1 << 7;
 
 /// `Param::features` bits.
 pub const FEATURE_REDIRECT_PEER: u32 = 1;

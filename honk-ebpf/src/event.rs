@@ -1,7 +1,13 @@
 //! Events for the daemon: at most 64 of one type per second and CPU, and never blocking.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_coarse_ns;
-use honk_common::{counter::Stat, event::Event, key::FlowKey, limits::EVENTS_PER_SECOND};
+use honk_common::{
+    counter::Stat,
+    event::{EVENT_TRACE, Event},
+    flow::FlowVal,
+    key::FlowKey,
+    limits::EVENTS_PER_SECOND,
+};
 
 use crate::{
     maps::{EVENTS, scratch},
@@ -28,6 +34,34 @@ pub fn emit(kind: u32, ordinal: u8, rule: u16, key: &FlowKey) {
         pid: 0,
         pname: [0; 16],
         ordinal,
+        proto: key.proto,
+        rule,
+        src: key.src,
+        dst: key.dst,
+        sport: key.sport,
+        dport: key.dport,
+    });
+    slot.submit(0);
+}
+
+/// Tells those who watch what became of a new flow. `decided` is the ordinal below the flags.
+#[inline(never)]
+pub fn trace(decided: u32, rule: u16, value: &FlowVal, key: &FlowKey) {
+    let now = unsafe { bpf_ktime_get_coarse_ns() };
+    if !admitted(EVENT_TRACE, now) {
+        count(Stat::TraceDrop);
+        return;
+    }
+    let Some(mut slot) = EVENTS.reserve(0) else {
+        count(Stat::TraceDrop);
+        return;
+    };
+    slot.write(Event {
+        ts_ns: now,
+        kind: EVENT_TRACE | decided & 0xff00,
+        pid: value.pid,
+        pname: value.pname,
+        ordinal: decided as u8,
         proto: key.proto,
         rule,
         src: key.src,

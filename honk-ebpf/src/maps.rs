@@ -47,7 +47,7 @@ pub struct Scratch {
     pub header: [u64; 6],
     pub buckets: [Bucket; EVENT_TYPES],
     pub seen: Seen,
-    pub spare: [u64; 25],
+    pub spare: [u64; 23],
 }
 
 /// Events of one type sent in the second that began at `start_ns`.

@@ -13,10 +13,11 @@ use honk_common::{
     },
     key::PROTO_TCP,
     outbound::{BLOCK, CONTROL, DIRECT, STATE_BLOCK, STATE_DEAD, STATE_DIRECT},
-    param::{AMBIG_USER, OFFLOAD_ALL, OFFLOAD_DIRECT, SNI_STRICT},
+    param::{AMBIG_USER, OFFLOAD_ALL, OFFLOAD_DIRECT, SNI_STRICT, TRACE},
 };
 
 use crate::{
+    event::trace,
     group::{dead, group_state},
     maps::{COOKIE, DCACHE, FLAGS, FLOW, PARAM},
     packet::Packet,
@@ -97,7 +98,21 @@ pub fn new_flow<const L2: bool, const WAN: bool>(
         mark,
         flags,
     };
+    if FLAGS.get(0).copied().unwrap_or(0) & TRACE != 0 {
+        watched::<WAN>(p, value, &d, &decided);
+    }
     commit::<L2, WAN>(skb, p, value, dns, &d, decided)
+}
+
+/// Somebody wants to know.
+#[inline(always)]
+fn watched<const WAN: bool>(p: &Packet, value: &FlowVal, d: &Decision, out: &Decided) {
+    let mut flags = out.flags;
+    flags |= if d.must { FLAG_MUST } else { 0 };
+    flags |= if d.domain_known { FLAG_DOMAIN_KNOWN } else { 0 };
+    flags |= if WAN { FLAG_WAN } else { 0 };
+    let decided = u32::from(out.ordinal) | u32::from(flags) << 8;
+    trace(decided, d.rule, value, &p.key);
 }
 
 /// Notes the process of a local packet; says whether it is the daemon's own.

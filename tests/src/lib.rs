@@ -23,4 +23,5 @@ pub mod skip;
 pub mod snapshot;
 pub mod tcx;
 pub mod tool;
+pub mod tun;
 pub mod wait;

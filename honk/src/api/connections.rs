@@ -22,6 +22,7 @@ use crate::{
         engine::Engine,
         registry::{Closed, REASONS, reason_index},
         snapshot::Snapshot,
+        trace::within,
     },
     clock,
     flow::{CARRIERS, CloseReason, FlowEntry},
@@ -202,7 +203,7 @@ fn document(snapshot: &Snapshot, boot: u64, flow: &FlowEntry) -> Conn {
     }
 }
 
-fn endpoint(address: std::net::SocketAddr) -> Endpoint {
+pub(super) fn endpoint(address: std::net::SocketAddr) -> Endpoint {
     Endpoint {
         ip: address.ip().to_string(),
         port: address.port(),
@@ -292,12 +293,15 @@ impl Wanted {
     }
 }
 
-fn number(name: &'static str, text: Option<&str>) -> Result<Option<u64>, ApiError> {
+pub(super) fn number(name: &'static str, text: Option<&str>) -> Result<Option<u64>, ApiError> {
     let bad = |_| ApiError::bad_query(name, format!("{name} is a number"));
     text.map(|t| t.parse().map_err(bad)).transpose()
 }
 
-fn prefix(name: &'static str, text: Option<&str>) -> Result<Option<(IpAddr, u8)>, ApiError> {
+pub(super) fn prefix(
+    name: &'static str,
+    text: Option<&str>,
+) -> Result<Option<(IpAddr, u8)>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let bad = || ApiError::bad_query(name, format!("{name} is an address or a prefix"));
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
@@ -312,18 +316,6 @@ fn prefix(name: &'static str, text: Option<&str>) -> Result<Option<(IpAddr, u8)>
             .ok_or_else(bad)?,
     };
     Ok(Some((address, length)))
-}
-
-/// Whether an address lies in a prefix; the families are apart.
-fn within((prefix, length): (IpAddr, u8), address: IpAddr) -> bool {
-    let (a, b, bits) = match (prefix, address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-        _ => return false,
-    };
-    // A prefix of length 0 shifts everything out.
-    let shift = bits - u32::from(length);
-    a.checked_shr(shift) == b.checked_shr(shift)
 }
 
 #[cfg(test)]

@@ -547,6 +547,39 @@ pub(crate) struct Rule {
     pub(crate) line: u32,
 }
 
+/// One event of `GET /api/v1/trace/flows`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) at: Ts,
+    /// Who decided: `kernel` or `userspace`.
+    pub(crate) stage: String,
+    pub(crate) network: String,
+    pub(crate) src: Endpoint,
+    pub(crate) dst: Endpoint,
+    pub(crate) host: Option<String>,
+    pub(crate) host_source: String,
+    /// Of the gateway's own flows, where it is known.
+    pub(crate) process: Option<Process>,
+    /// The gateway itself opened it.
+    pub(crate) own: bool,
+    pub(crate) rule: Option<Rule>,
+    pub(crate) must: bool,
+    /// Kernel ordinal.
+    pub(crate) ordinal: u8,
+    pub(crate) outbound: Option<String>,
+    pub(crate) chain: Vec<String>,
+    /// `direct`, `block`, `proxy`, `userspace` (it goes on deciding) or `drop`.
+    pub(crate) verdict: String,
+    pub(crate) reason: String,
+}
+
+/// A process of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+}
+
 /// `DELETE /api/v1/connections`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CloseResult {

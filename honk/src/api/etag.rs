@@ -54,7 +54,8 @@ pub(super) fn mismatch(current: &str) -> ApiError {
 
 /// Gives an answer its tag, and leaves the body out when the client has it already.
 pub(super) async fn conditional(response: Response, asked: &HeaderMap) -> Response {
-    if response.status() != StatusCode::OK {
+    let stream = response.headers().get(header::CONTENT_TYPE);
+    if response.status() != StatusCode::OK || stream.is_some_and(|t| t == "text/event-stream") {
         return response;
     }
     let (mut parts, body) = response.into_parts();

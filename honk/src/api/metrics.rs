@@ -151,6 +151,7 @@ fn kernel(engine: &Engine, page: &mut Page) {
     for (stat, value) in &counters.stats {
         match (*stat, stat.strip_prefix("event_")) {
             ("event_drop", _) => page.count(&names::DATAPATH_EVENTS_LOST, &[], *value),
+            ("trace_drop", _) => page.count(&names::TRACE_LOST, &["ring"], *value),
             (_, Some(event)) => page.count(&names::DATAPATH_EVENTS, &[event], *value),
             ("flow_overflow", None) => page.count(&names::MAP_ERRORS, &["flow", "insert"], *value),
             ("return_overflow", None) => {
@@ -269,6 +270,9 @@ fn flows(engine: &Engine, page: &mut Page) {
         let count = count.load(Ordering::Relaxed);
         page.count(&names::CONNECTIONS_REFUSED, &[reason], count);
     }
+    let (watchers, lost) = engine.gatekeeper.traces.counts();
+    page.count(&names::TRACE_WATCHERS, &[], watchers as u64);
+    page.count(&names::TRACE_LOST, &["queue"], lost);
     let missed = counters.handoff_miss.load(Ordering::Relaxed);
     page.count(&names::HANDOFF_MISS, &[], missed);
     names_of_flows(engine, page);

@@ -29,6 +29,7 @@ pub(crate) mod server;
 mod status;
 mod subscriptions;
 pub(crate) mod tcp;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -168,7 +169,8 @@ fn everything() -> Router<Shared> {
         .route("/config", get(config::info))
         .route("/config/validate", validate)
         .route("/datapath", get(datapath::datapath))
-        .route("/dns/map", get(dns::map));
+        .route("/dns/map", get(dns::map))
+        .route("/trace/flows", get(trace::flows));
     supervised()
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)

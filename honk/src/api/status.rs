@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Paths of this version.
-const LINKS: [&str; 14] = [
+const LINKS: [&str; 15] = [
     "/api/v1/status",
     "/api/v1/groups",
     "/api/v1/nodes",
@@ -39,6 +39,7 @@ const LINKS: [&str; 14] = [
     "/api/v1/config",
     "/api/v1/config/validate",
     "/api/v1/datapath",
+    "/api/v1/trace/flows",
     "/proxies",
     "/group",
     "/metrics",

@@ -34,6 +34,7 @@ use super::{
     registry::{Registry, has_entry, key_of},
     snapshot::Snapshot,
     sniffing::{Doubt, SniffCounters, Sniffer, Waiting},
+    trace::Traces,
 };
 use crate::{
     clock,
@@ -70,6 +71,7 @@ pub(crate) struct Gatekeeper {
     stopping: AtomicBool,
     pub(crate) counters: AdmissionCounters,
     pub(super) sniffer: Sniffer,
+    pub(crate) traces: Arc<Traces>,
     /// Generation of the kernel above, the one of the snapshot with the same rules below.
     committed: AtomicU64,
     me: Weak<Self>,
@@ -106,7 +108,9 @@ impl Gatekeeper {
         current: Arc<ArcSwap<Snapshot>>,
         dns: Arc<Dns>,
     ) -> Arc<Self> {
+        let traces = Traces::new(Arc::clone(&kernel), Arc::clone(&current), Arc::clone(&dns));
         Arc::new_cyclic(|me| Self {
+            traces,
             kernel,
             registry,
             current,
@@ -334,13 +338,38 @@ impl Gatekeeper {
         Ok(route)
     }
 
-    /// Selects a leaf and lists the flow.
+    /// Selects a leaf and lists the flow; those who watch are told.
     fn route(
         &self,
         snapshot: &Snapshot,
         flow: &NewFlow,
         settled: Settled,
     ) -> Result<Route, Refusal> {
+        if !self.traces.watched() {
+            return self.leave(snapshot, flow, settled).map(|(route, _)| route);
+        }
+        let (verdict, host) = (settled.verdict, settled.host.clone());
+        match self.leave(snapshot, flow, settled) {
+            Ok((route, source)) => {
+                let direct = route.leaf.protocol == Protocol::Direct;
+                let entry = &route.guard.entry;
+                self.traces
+                    .admitted(snapshot, entry, &verdict, source, direct);
+                Ok(route)
+            }
+            Err(refusal) => {
+                self.traces.refused(snapshot, flow, &verdict, host, refusal);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn leave(
+        &self,
+        snapshot: &Snapshot,
+        flow: &NewFlow,
+        settled: Settled,
+    ) -> Result<(Route, Source), Refusal> {
         let verdict = settled.verdict;
         let (outbound, selected) = snapshot
             .apply(verdict.ordinal, flow.network, flow.family())
@@ -385,14 +414,15 @@ impl Gatekeeper {
         log(snapshot, &entry);
         let proxied = selected.leaf.protocol != Protocol::Direct;
         let cold = selected.cold.then(|| snapshot.cold(&guard.entry)).flatten();
-        Ok(Route {
+        let route = Route {
             leaf: Arc::clone(selected.leaf),
             mark: verdict.mark,
             name: settled.target.filter(|_| proxied),
             cold,
             back: None,
             guard,
-        })
+        };
+        Ok((route, selected.source))
     }
 
     fn refused(&self, flow: &NewFlow, key: &FlowKey, refusal: Refusal) {

@@ -58,6 +58,10 @@ impl Kernel for Datapath {
         Ok(Self::set_flags(self, flags)?)
     }
 
+    fn watch(&self, on: bool) -> Result<(), KernelError> {
+        Ok(Self::watch(self, on)?)
+    }
+
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal> {
         Self::lookup(self, key)
     }

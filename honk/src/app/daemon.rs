@@ -125,6 +125,12 @@ impl Daemon {
         let waits = subscriptions.waits();
         hub.adopt(subscriptions, &engine.snapshot().config.nodes);
         engine.gatekeeper.committed(committed, 1);
+        let traces = Arc::downgrade(&engine.gatekeeper.traces);
+        datapath.tap(Box::new(move |event| {
+            if let Some(traces) = traces.upgrade() {
+                traces.told(event);
+            }
+        }));
         let runtime = tokio::runtime::Handle::current();
         engine.gatekeeper.know(dns.clone(), runtime);
         engine.tell_groups(&engine.snapshot(), waits);

@@ -328,6 +328,7 @@ impl Engine {
         self.phase.store(Phase::Stopping as u8, Ordering::Relaxed);
         self.set_gate(GATE_DRAINING)?;
         self.gatekeeper.stop();
+        self.gatekeeper.traces.end();
         Ok(())
     }
 

@@ -68,6 +68,8 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn set_gate(&self, gate: u32) -> Result<(), KernelError>;
     /// Switches of the classifier.
     fn set_flags(&self, flags: u32) -> Result<(), KernelError>;
+    /// Whether decisions about new flows are told to the tap.
+    fn watch(&self, on: bool) -> Result<(), KernelError>;
     /// The decision of the kernel for a flow, if it has one.
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal>;
     /// Takes ownership of a flow's entry.

@@ -30,4 +30,5 @@ pub(crate) mod source;
 pub(crate) mod subscriptions;
 #[cfg(test)]
 pub(crate) mod testkit;
+pub(crate) mod trace;
 pub(crate) mod verdicts;

@@ -32,6 +32,11 @@ pub(super) fn refusal_index(refusal: Refusal) -> usize {
     }
 }
 
+/// The label value of a reason.
+pub(super) fn name(refusal: Refusal) -> &'static str {
+    REFUSALS[refusal_index(refusal)]
+}
+
 /// What the flow is told of a selection that failed.
 pub(super) fn refusal(refuse: Refuse) -> Refusal {
     match refuse {

@@ -42,6 +42,7 @@ pub(crate) enum Asked {
     Groups(Vec<(u32, u32)>),
     Gate(u32),
     Flags(u32),
+    Watch(bool),
     Interfaces(Vec<String>, Vec<String>),
     Claim(FlowKey),
     Release(FlowKey),
@@ -149,6 +150,11 @@ impl Kernel for FakeKernel {
 
     fn set_flags(&self, flags: u32) -> Result<(), KernelError> {
         self.note(Asked::Flags(flags));
+        Ok(())
+    }
+
+    fn watch(&self, on: bool) -> Result<(), KernelError> {
+        self.note(Asked::Watch(on));
         Ok(())
     }
 

@@ -138,6 +138,9 @@ pub(crate) enum Command {
     /// DNS: what answers taught
     #[command(subcommand)]
     Dns(Dns),
+    /// Watch decisions as they are taken
+    #[command(subcommand)]
+    Trace(Trace),
     /// Look for what keeps honk from working, and say what to do
     #[command(visible_alias = "doctor")]
     Diag(Diag),
@@ -579,6 +582,42 @@ pub(crate) struct Cleanup {
     /// Root of BPF pins
     #[arg(long, value_name = "PATH", default_value = "/sys/fs/bpf")]
     pub(crate) bpf_pin_root: PathBuf,
+}
+
+/// `honk trace`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Trace {
+    /// New flows: who, where to, verdict, reason, rule line; until Ctrl-C
+    Flow(Flow),
+}
+
+/// `honk trace flow`
+#[derive(Debug, Args)]
+pub(crate) struct Flow {
+    /// Source address or prefix
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) src: Option<String>,
+    /// Destination address or prefix
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) dst: Option<String>,
+    /// Name of the target, or `.suffix`
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    /// Outbound, or any group or node on the way
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+    /// tcp or udp
+    #[arg(long, value_parser = ["tcp", "udp"])]
+    pub(crate) network: Option<String>,
+    /// Index of the rule line
+    #[arg(long)]
+    pub(crate) rule: Option<u16>,
+    /// End after this many
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// End after this time
+    #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) duration: Option<std::time::Duration>,
 }
 
 /// `honk diag`

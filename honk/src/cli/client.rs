@@ -6,13 +6,18 @@ use std::{
 };
 
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, StatusCode, body::Bytes, header};
+use hyper::{
+    Method, Request, StatusCode,
+    body::{Bytes, Incoming},
+    header,
+};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
+    task::JoinSet,
 };
 
 use super::exit::{Exit, Failure};
@@ -20,6 +25,8 @@ use crate::socket;
 
 /// Largest answer a client takes.
 const BODY_LIMIT: usize = 64 << 20;
+/// Longest line of an answer that goes on.
+const LINE_LIMIT: usize = 1 << 20;
 /// Total wait when `--timeout` is not given.
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
@@ -218,6 +225,65 @@ impl Client {
         }
     }
 
+    /// Lines of an answer that goes on; the time limit holds until it begins.
+    pub(crate) async fn follow(&self, path: &str) -> Result<Lines, Failure> {
+        let begin = async {
+            match &self.target {
+                Target::Unix(path_of_socket) => {
+                    let stream = UnixStream::connect(path_of_socket).await;
+                    let stream = stream.map_err(|e| self.unreachable(&e))?;
+                    self.begin(stream, "localhost", path).await
+                }
+                Target::Tcp(authority) => {
+                    let stream = socket::connect_plain(authority).await;
+                    let stream = stream.map_err(|e| self.unreachable(&e))?;
+                    self.begin(stream, authority, path).await
+                }
+            }
+        };
+        let time_over = |_| {
+            let text = format!("no answer from honk within {:?}", self.wait);
+            Failure::new(Exit::Timeout, "timeout", text)
+        };
+        let begun = tokio::time::timeout(self.wait, begin).await;
+        begun.map_err(time_over)?
+    }
+
+    async fn begin(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        host: &str,
+        path: &str,
+    ) -> Result<Lines, Failure> {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| broken(&e))?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // Its end is the end of the body, which is read below.
+            let _ = connection.await;
+        });
+        let mut request = Request::builder().uri(path).header(header::HOST, host);
+        if let Some(Token(token)) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request
+            .body(Full::new(Bytes::new()))
+            .map_err(|e| Failure::new(Exit::Usage, "usage", format!("bad request path: {e}")))?;
+        let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Lines {
+                body: response.into_body(),
+                rest: Vec::new(),
+                _driver: driver,
+            });
+        }
+        let body = Limited::new(response.into_body(), BODY_LIMIT).collect();
+        let body = body.await.map_err(|e| broken(&e))?.to_bytes();
+        Err(refused(status, &body))
+    }
+
     fn unreachable(&self, e: &std::io::Error) -> Failure {
         let socket = match &self.target {
             Target::Unix(path) => path,
@@ -255,6 +321,40 @@ fn target(url: &str) -> Option<Target> {
     let host = uri.host().filter(|_| plain && !authority.contains('@'))?;
     let port = uri.port_u16().unwrap_or(PORT);
     Some(Target::Tcp(format!("{host}:{port}")))
+}
+
+/// An answer that goes on, line by line.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    body: Incoming,
+    rest: Vec<u8>,
+    /// Moves the connection; ends with this.
+    _driver: JoinSet<()>,
+}
+
+impl Lines {
+    /// The next line without its end; `None` when the answer is over.
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
+        loop {
+            if let Some(at) = self.rest.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=at).take(at).collect();
+                return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+            }
+            if self.rest.len() > LINE_LIMIT {
+                return Err(broken(&"a line without end"));
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                // The daemon ended in the middle of it.
+                Some(Err(_)) => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.rest.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn broken(e: &dyn std::fmt::Display) -> Failure {

@@ -27,6 +27,7 @@ mod run;
 mod status;
 mod sub;
 mod table;
+mod trace;
 mod validate;
 pub(crate) mod version;
 mod watch;
@@ -123,6 +124,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Sub(command) => sub::run(session, command).await,
         Command::Conn(command) => conn::run(session, command).await,
         Command::Dns(command) => dns::run(session, command).await,
+        Command::Trace(command) => trace::run(session, command).await,
         Command::Run(_)
         | Command::Validate(_)
         | Command::Fmt(_)

@@ -1,7 +1,10 @@
 //! Records of the event ring: counted by kind, and logged at a bounded rate.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -9,7 +12,7 @@ use aya::maps::{MapData, RingBuf};
 use honk_common::{
     event::{
         EVENT_BLOCKED, EVENT_EXT_CHAIN, EVENT_FLOW_OVERFLOW, EVENT_GROUP_DEAD,
-        EVENT_LISTENER_MISSING, EVENT_RETURN_OVERFLOW, EVENT_TYPES, Event,
+        EVENT_LISTENER_MISSING, EVENT_RETURN_OVERFLOW, EVENT_TRACE, EVENT_TYPES, Event, kind_of,
     },
     key::from_bytes,
 };
@@ -20,12 +23,24 @@ const LINES: u32 = 4;
 const DRAIN: usize = 4096;
 
 /// Records read, by kind.
-#[derive(Debug, Default)]
-pub(super) struct Seen([AtomicU64; EVENT_TYPES]);
+#[derive(Default)]
+pub(super) struct Seen {
+    counts: [AtomicU64; EVENT_TYPES],
+    pub(super) tap: OnceLock<Tap>,
+}
+
+/// Hears every record.
+pub(crate) type Tap = Box<dyn Fn(&Event) + Send + Sync>;
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
+}
 
 impl Seen {
     fn count(&self, kind: u32) {
-        if let Some(counter) = self.0.get(kind as usize) {
+        if let Some(counter) = self.counts.get(kind as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -33,7 +48,7 @@ impl Seen {
     /// By name, in ABI order.
     pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
         (0..)
-            .zip(&self.0)
+            .zip(&self.counts)
             .filter_map(|(kind, n)| Some((name(kind)?, n.load(Ordering::Relaxed))))
             .collect()
     }
@@ -93,7 +108,10 @@ impl Events {
                 return;
             };
             if let Some(event) = decode(&record) {
-                seen.count(event.kind);
+                seen.count(kind_of(event.kind));
+                if let Some(tap) = seen.tap.get() {
+                    tap(&event);
+                }
                 log(&mut self.limit, &event, now);
             }
         }
@@ -116,12 +134,14 @@ fn name(kind: u32) -> Option<&'static str> {
         EVENT_GROUP_DEAD => Some("event_group_dead"),
         EVENT_EXT_CHAIN => Some("event_ext_chain"),
         EVENT_LISTENER_MISSING => Some("event_listener_missing"),
+        EVENT_TRACE => Some("event_trace"),
         _ => None,
     }
 }
 
 fn log(limits: &mut [Limit; EVENT_TYPES], event: &Event, now: Instant) {
-    let Some(kind) = name(event.kind) else {
+    // Those who watch are told otherwise.
+    let Some(kind) = name(event.kind).filter(|_| event.kind != EVENT_TRACE) else {
         return;
     };
     let Some(suppressed) = limits[event.kind as usize].allow(now) else {

@@ -54,7 +54,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use honk_common::{flow::FlowVal, key::FlowKey, route::DomainVal, tables::RouteTables};
+use honk_common::{
+    flow::FlowVal, key::FlowKey, param::TRACE, route::DomainVal, tables::RouteTables,
+};
 
 pub(crate) use cleanup::{CleanupReport, cleanup, is_blocking};
 pub(crate) use domains::Applied;
@@ -137,6 +139,8 @@ struct Shared {
     interfaces: ArcSwap<Vec<InterfaceStatus>>,
     tally: janitor::Tally,
     events: events::Seen,
+    /// `FLAGS` as asked for, and whether somebody watches.
+    flags: Mutex<(u32, bool)>,
 }
 
 impl Datapath {
@@ -207,8 +211,28 @@ impl Datapath {
 
     /// Writes the `FLAGS` bits.
     pub(crate) fn set_flags(&self, bits: u32) -> Result<(), Error> {
+        let mut flags = lock(&self.0.shared.flags);
+        flags.0 = bits;
+        self.put_flags(*flags)
+    }
+
+    /// Tells the tap about new flows, or no longer.
+    pub(crate) fn watch(&self, on: bool) -> Result<(), Error> {
+        let mut flags = lock(&self.0.shared.flags);
+        flags.1 = on;
+        self.put_flags(*flags)
+    }
+
+    fn put_flags(&self, (bits, watched): (u32, bool)) -> Result<(), Error> {
+        let bits = if watched { bits | TRACE } else { bits & !TRACE };
         let written = self.0.shared.maps.flags.put(&0, &bits);
         written.map_err(Error::io("write the flags"))
+    }
+
+    /// Hears records of the kernel programs, on the keeper's thread; once.
+    pub(crate) fn tap(&self, tap: events::Tap) {
+        // A second one would be a mistake in `app`; the first goes on.
+        let _ = self.0.shared.events.tap.set(tap);
     }
 
     /// Sets the gate (`GATE_*`). Opening requires all listeners.

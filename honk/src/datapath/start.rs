@@ -89,6 +89,7 @@ pub(super) fn start(settings: Settings) -> Result<(Datapath, Listeners), Error> 
         interfaces: ArcSwap::default(),
         tally: Tally::default(),
         events: Seen::default(),
+        flags: Mutex::default(),
     });
     // Until real rules come, everything is the daemon's to decide.
     {

@@ -83,6 +83,10 @@ families! {
         "Entries that found a BPF map full.";
     ROUTE_DECISIONS Counter "honk_route_decisions_total" ["stage", "kind"]
         "New flows by the place that decided them and by kind of verdict.";
+    TRACE_WATCHERS Gauge "honk_trace_watchers" []
+        "Those who watch decisions now.";
+    TRACE_LOST Counter "honk_trace_lost_total" ["place"]
+        "Decisions that those who watch were not told: too many for the kernel's ring, or for their queue.";
     HANDOFF_MISS Counter "honk_handoff_miss_total" []
         "Flows that reached userspace without a kernel entry; rules were evaluated again.";
     SNIFF Counter "honk_sniff_total" ["kind", "result"]

@@ -101,6 +101,11 @@ impl Tap {
         &self.name
     }
 
+    /// The descriptor packets are read from and written to; it does not block.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Interface index.
     pub fn index(&self) -> u32 {
         self.index

@@ -111,9 +111,8 @@ impl Facts {
     pub(super) fn gather(invocation: &Invocation, pin_root: &Path) -> Result<Self, Failure> {
         let config = load(invocation);
         let dirs = invocation.dirs(config.data_dir.as_deref())?;
-        let api = invocation.global.api.as_deref();
         let wait = invocation.global.timeout.unwrap_or(ANSWER);
-        let client = Client::new(api, dirs.socket(), Some(wait))?;
+        let client = invocation.session()?.client.waiting(wait);
         let (daemon, silence) = match ask(&client) {
             Ok(alive) => (Some(alive), String::new()),
             Err(failure) => (None, failure.message),
