@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Result;
 
-use crate::kernel::device::Tap;
+use crate::kernel::Tap;
 use crate::netns::Netns;
 
 /// How long the thread takes to notice that it should end.

@@ -91,7 +91,9 @@ const UFW: &str = "table inet ufw {
         udp sport 67 udp dport 68 accept
         ip daddr 224.0.0.251 udp dport 5353 accept
     }
-    chain user_input { tcp dport 22 accept }
+    chain user_input {
+        tcp dport 22 accept
+    }
     chain input {
         type filter hook input priority filter; policy drop;
         jump before_input
@@ -122,8 +124,12 @@ const FIREWALLD: &str = "table inet firewalld {
         type nat hook postrouting priority 110; policy accept;
         meta nfproto ipv4 oifname \"wan\" masquerade
     }
-    chain zone_external { tcp dport 22 accept }
-    chain zone_trusted { accept }
+    chain zone_external {
+        tcp dport 22 accept
+    }
+    chain zone_trusted {
+        accept
+    }
     chain filter_INPUT {
         type filter hook input priority 10; policy accept;
         ct state { established, related } accept
