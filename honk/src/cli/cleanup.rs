@@ -59,6 +59,7 @@ fn said(invocation: &Invocation, report: Option<CleanupReport>) -> Result<Exit, 
             "links": r.links,
             "filters": r.filters,
             "pair": r.pair,
+            "mount": r.mount,
             "settings": r.settings,
         });
         out.document("cleanup/1", &data, &[] as &[String])?;
@@ -71,8 +72,9 @@ fn said(invocation: &Invocation, report: Option<CleanupReport>) -> Result<Exit, 
         out.text("nothing to remove")?;
     } else {
         let pair = if r.pair { ", the link pair" } else { "" };
+        let mount = if r.mount { ", the bpf file system" } else { "" };
         out.text(&format!(
-            "removed: {} pinned links, {} filters{pair}; {} host settings restored",
+            "removed: {} pinned links, {} filters{pair}{mount}; {} host settings restored",
             r.links, r.filters, r.settings
         ))?;
     }

@@ -20,6 +20,8 @@ pub(crate) struct CleanupReport {
     pub(crate) filters: usize,
     /// Whether the pair was still there.
     pub(crate) pair: bool,
+    /// Whether a bpf file system of honk's own was unmounted.
+    pub(crate) mount: bool,
     /// Host settings put back.
     pub(crate) settings: usize,
 }
@@ -35,6 +37,10 @@ pub(crate) fn cleanup(pin_root: &Path, runtime_dir: &Path) -> Result<CleanupRepo
     if let Some(pins) = pins_of(pin_root)? {
         report.links = pins.clear();
     }
+    report.mount = pins::left_mounted(pin_root).is_some_and(|mounted| {
+        drop(mounted);
+        !pins::is_bpffs(pin_root)
+    });
     let filters = hooks::remove_filters(&mut rtnl, &HashSet::new());
     let pair = pair::remove_stale(&mut rtnl);
     let settings = Sysctls::open(runtime_dir).and_then(|mut s| s.restore());

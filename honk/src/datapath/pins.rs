@@ -184,7 +184,10 @@ pub(super) fn is_bpffs(path: &Path) -> bool {
     stat.f_type as i64 == BPF_FS_MAGIC
 }
 
-/// A bpffs mounted by this process. Dropping it unmounts it, unless something is pinned there.
+/// Stands in the root of a bpffs that honk mounted, so that a later process knows it for its own.
+pub(super) const MARKER: &str = "honk_mounted";
+
+/// A bpffs mounted by honk. Dropping it unmounts it, unless something is pinned there.
 #[derive(Debug)]
 pub(super) struct Mounted {
     root: PathBuf,
@@ -193,10 +196,9 @@ pub(super) struct Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         // The file system's own files have a dot in their names, pins cannot.
+        let is_pin = |name: &[u8]| !name.contains(&b'.') && name != MARKER.as_bytes();
         let pinned = fs::read_dir(&self.root).map_or(true, |entries| {
-            entries
-                .flatten()
-                .any(|e| !e.file_name().as_bytes().contains(&b'.'))
+            entries.flatten().any(|e| is_pin(e.file_name().as_bytes()))
         });
         if pinned {
             return;
@@ -212,12 +214,20 @@ impl Drop for Mounted {
     }
 }
 
+/// The bpffs that a dead daemon mounted, to be unmounted at the end.
+pub(super) fn left_mounted(root: &Path) -> Option<Mounted> {
+    let ours = is_bpffs(root) && fs::symlink_metadata(root.join(MARKER)).is_ok();
+    ours.then(|| Mounted {
+        root: root.to_owned(),
+    })
+}
+
 /// Makes sure `root`, which must exist, is on a bpffs; mounts one there when it is not. A mount made in a private
 /// mount namespace (`ip netns exec`, some containers) ends with it, and the pins too; on hosts
 /// with systemd `/sys/fs/bpf` is mounted long before.
 pub(super) fn ensure_bpffs(root: &Path) -> Result<Option<Mounted>, Error> {
     if is_bpffs(root) {
-        return Ok(None);
+        return Ok(left_mounted(root));
     }
     match fs::metadata(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -238,6 +248,8 @@ pub(super) fn ensure_bpffs(root: &Path) -> Result<Option<Mounted>, Error> {
             )
         };
         if done == 0 {
+            // Without it the mount stays after a crash; nothing else depends on it.
+            let _ = std::os::unix::fs::symlink("honk", root.join(MARKER));
             Ok(())
         } else {
             Err(io::Error::last_os_error())

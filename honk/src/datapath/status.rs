@@ -98,6 +98,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_counter_is_documented() {
+        let text = include_str!("../../../docs/DATAPATH.md");
+        for (_, name) in Stat::ALL {
+            assert!(
+                text.contains(&format!("`{name}`")),
+                "docs/DATAPATH.md: {name}"
+            );
+        }
+    }
+
+    #[test]
     fn cpu_lists() {
         assert_eq!(count_cpus("0\n"), Some(1));
         assert_eq!(count_cpus("0-1\n"), Some(2));

@@ -123,10 +123,20 @@ fn a_mount_made_here_goes_at_stop() {
         drop(listeners);
         dp.crash();
         assert!(pins::is_bpffs(&root));
-        assert_eq!(cleanup(&root, &settings.runtime_dir).unwrap().links, 2);
-        // It was there before this one.
-        let (dp, _listeners) = start();
+        let report = cleanup(&root, &settings.runtime_dir).unwrap();
+        assert_eq!((report.links, report.mount), (2, true));
+        assert!(!pins::is_bpffs(&root), "unmounted by the cleanup");
+        // The next daemon knows it for honk's own.
+        let (dp, listeners) = start();
+        drop(listeners);
+        dp.crash();
+        let (dp, listeners) = start();
         dp.stop().unwrap();
-        assert!(pins::is_bpffs(&root));
+        drop(listeners);
+        assert!(!pins::is_bpffs(&root), "unmounted by the next");
+        // One that was there before stays.
+        let foreign = lab.dir.join("bpf");
+        assert!(!cleanup(&foreign, &settings.runtime_dir).unwrap().mount);
+        assert!(pins::is_bpffs(&foreign));
     });
 }
