@@ -140,9 +140,9 @@ pub(crate) fn listen(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
     let fd = net::socket_with(family, SocketType::STREAM, flags, None)?;
     if address.is_ipv6() {
         // All of IPv4 and all of IPv6 may stand beside each other on one port.
-        net::sockopt::set_ipv6_v6only(&fd, true)?;
+        sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    net::sockopt::set_socket_reuseaddr(&fd, true)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
     net::bind(&fd, &address)?;
     net::listen(&fd, backlog)?;
     Ok(fd)
