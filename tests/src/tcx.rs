@@ -145,15 +145,56 @@ fn index_of(interface: &str) -> Result<u32> {
     }
 }
 
+/// Verdicts of the programs here.
+pub const XDP_DROP: u32 = 1;
+/// See above.
+pub const XDP_PASS: u32 = 2;
+
+/// An XDP program that gives every packet one verdict.
+pub fn xdp_program(verdict: u32) -> Result<OwnedFd> {
+    // w0 = verdict; exit
+    let code = [u64::from(verdict) << 32 | 0xb4, 0x95];
+    load_code(PROG_TYPE_XDP, &code, XDP_HAS_FRAGS)
+}
+
+/// An XDP program that passes every frame as it was at first: frames of a live test run are used
+/// again as forwarding left them, with other addresses and less time to live.
+pub fn xdp_restore(frame: &[u8]) -> anyhow::Result<OwnedFd> {
+    let insn = |code: u8, dst: u8, src: u8, off: i16, imm: u32| {
+        u64::from(code)
+            | u64::from(src << 4 | dst) << 8
+            | u64::from(off as u16) << 16
+            | u64::from(imm) << 32
+    };
+    let word = |at: usize| -> anyhow::Result<u32> {
+        let bytes = frame.get(at..at + 4).and_then(|b| b.try_into().ok());
+        Ok(u32::from_ne_bytes(bytes.context("a short frame")?))
+    };
+    let mut code = vec![
+        insn(0x61, 2, 1, 0, 0),  // r2 = data
+        insn(0x61, 3, 1, 4, 0),  // r3 = data_end
+        insn(0xbf, 4, 2, 0, 0),  // r4 = r2
+        insn(0x07, 4, 0, 0, 28), // r4 += 28
+        insn(0x2d, 4, 3, 7, 0),  // beyond the end: pass
+    ];
+    for at in (0..28).step_by(4) {
+        code.push(insn(0x62, 2, 0, at as i16, word(at)?)); // four bytes
+    }
+    code.extend([u64::from(XDP_PASS) << 32 | 0xb4, 0x95]);
+    Ok(load_code(PROG_TYPE_XDP, &code, XDP_HAS_FRAGS)?)
+}
+
+/// A program with one verdict on an interface of the calling thread's namespace, until the descriptor is closed.
+pub fn xdp_here(interface: &str, verdict: u32) -> Result<OwnedFd> {
+    let program = xdp_program(verdict)?;
+    let fd = program.as_raw_fd() as u32;
+    fd_of(LINK_CREATE, &[fd, index_of(interface)?, XDP, 0, 0, 0, 0, 0])
+}
+
 /// An XDP program that passes everything; its presence makes a veth receive through NAPI. It is
 /// detached when the descriptor is closed.
 pub fn xdp_pass(ns: &Netns, interface: &str) -> Result<OwnedFd> {
-    ns.run(|| {
-        // w0 = XDP_PASS; exit
-        let program = load_code(PROG_TYPE_XDP, &[0x2_0000_00b4, 0x95], XDP_HAS_FRAGS)?;
-        let fd = program.as_raw_fd() as u32;
-        fd_of(LINK_CREATE, &[fd, index_of(interface)?, XDP, 0, 0, 0, 0, 0])
-    })
+    ns.run(|| xdp_here(interface, XDP_PASS))
 }
 
 fn read(map: &OwnedFd) -> Result<u64> {

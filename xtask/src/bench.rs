@@ -9,7 +9,7 @@ use crate::{bench_alone, lab, peers, setup, sh};
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, datapath, policy, geo, config, score; all when none is named
+    /// direct, relay, datapath, packets, policy, geo, config, score; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const IN_LAB: [&str; 4] = ["direct", "relay", "datapath", "policy"];
+const IN_LAB: [&str; 5] = ["direct", "relay", "datapath", "packets", "policy"];
 
 /// Plays Score against other policies: nothing is measured, so it ends in a table.
 const SCORE: &str = "score";

@@ -8,7 +8,9 @@
 mod compare;
 mod engine;
 mod groups;
+
 mod load;
+mod packets;
 mod policy;
 mod score;
 mod seat;
@@ -40,7 +42,7 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases (`direct`, `relay`, `datapath`, `policy`); all when empty.
+    /// Names of cases (`direct`, `relay`, `datapath`, `packets`, `policy`); all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -100,6 +102,9 @@ pub fn run(settings: &Settings) -> Result<()> {
     if wants("datapath") {
         let figures = datapath_figures(settings.quick)?;
         sink.add(figures.into_iter().map(figure_line).collect())?;
+    }
+    if wants("packets") {
+        sink.add(packets::lines(settings.quick)?)?;
     }
     if wants("policy") {
         sink.add(policy::figures()?.into_iter().map(figure_line).collect())?;

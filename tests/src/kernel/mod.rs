@@ -386,6 +386,11 @@ impl Rig {
         ran
     }
 
+    /// A loaded program.
+    pub fn program(&self, name: &str) -> BorrowedFd<'_> {
+        self.programs[name].as_fd()
+    }
+
     /// Runs `xdp_guard` on a frame that `lan0` received.
     pub fn guard(&self, data: &[u8]) -> i32 {
         self.repeat_guard(data, 1).verdict

@@ -17,6 +17,8 @@ const PROG_TEST_RUN: libc::c_int = 10;
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_LPM_TRIE: u32 = 11;
 const F_NO_PREALLOC: u32 = 1;
+/// Of a test run: what an XDP program passes goes on into the stack.
+const F_LIVE_FRAMES: u32 = 1 << 1;
 
 #[repr(C)]
 struct ElemAttr {
@@ -214,6 +216,23 @@ impl Ran {
             self.verdict
         }
     }
+}
+
+/// Lets `count` copies of a frame arrive on an interface, each through an XDP program.
+pub fn inject(prog: BorrowedFd<'_>, frame: &[u8], interface: u32, count: u32) -> io::Result<()> {
+    // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress.
+    let ctx = [0, frame.len() as u32, 0, interface, 0, 0];
+    let mut attr = RunAttr {
+        prog_fd: prog.as_raw_fd() as u32,
+        data_size_in: frame.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        repeat: count,
+        ctx_size_in: size_of_val(&ctx) as u32,
+        ctx_in: ctx.as_ptr() as u64,
+        flags: F_LIVE_FRAMES,
+        ..RunAttr::default()
+    };
+    bpf(PROG_TEST_RUN, &mut attr).map(drop)
 }
 
 /// Runs a program on a packet. `ctx` is read and written back.
