@@ -58,6 +58,14 @@ pub(super) async fn list(
     query::page(&views, &paging, |(n, _)| *n, document).map(Json)
 }
 
+/// All groups, for a stream that begins.
+pub(super) fn all(shared: &Shared) -> Vec<Group> {
+    let snapshot = shared.engine.snapshot();
+    let facts = Facts::of(shared, &snapshot);
+    let views = snapshot.groups.views();
+    views.iter().map(|view| facts.document(view)).collect()
+}
+
 pub(super) async fn one(
     State(shared): State<Shared>,
     Path(id): Path<String>,

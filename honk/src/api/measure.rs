@@ -362,7 +362,7 @@ fn wish(
     })
 }
 
-fn refused(error: PingError) -> ApiError {
+pub(super) fn refused(error: PingError) -> ApiError {
     let text = error.to_string();
     match error {
         PingError::NotRunning => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "starting", text),

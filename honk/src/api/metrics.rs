@@ -15,7 +15,7 @@ use honk_policy::{
 use super::{
     Shared,
     error::ApiError,
-    guard, layer, metrics_health,
+    events, guard, layer, metrics_health,
     query::{Nothing, Params},
     seats, server, status,
 };
@@ -50,8 +50,9 @@ pub(super) async fn scrape(
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text));
     };
     let engine = Arc::clone(&shared.engine);
+    let streams = shared.streams.open();
     // Kernel maps are read with system calls.
-    let text = tokio::task::spawn_blocking(move || page(&engine))
+    let text = tokio::task::spawn_blocking(move || page(&engine, streams))
         .await
         .map_err(|e| internal(&e))?
         .map_err(|e| internal(&e))?;
@@ -64,7 +65,7 @@ fn internal(e: &dyn std::fmt::Display) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
 }
 
-fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
+fn page(engine: &Engine, streams: usize) -> Result<Vec<u8>, prometheus::Error> {
     let mut page = Page::default();
     let abi = honk_common::ABI_VERSION.to_string();
     let build = [version::VERSION, version::REVISION, version::TARGET, &abi];
@@ -95,6 +96,8 @@ fn page(engine: &Engine) -> Result<Vec<u8>, prometheus::Error> {
         page.count(&names::API_REFUSED, &[reason], count);
     }
     page.count(&names::API_EVICTED, &[], seats::evicted());
+    page.count(&names::API_STREAMS, &["events"], streams as u64);
+    page.count(&names::API_STREAM_DROPS, &["events"], events::dropped());
     process::collect(&mut page);
     encode(&page.gathered(engine.histograms.gather()))
 }

@@ -12,6 +12,7 @@ mod dns;
 pub(crate) mod doc;
 pub(crate) mod error;
 mod etag;
+mod events;
 mod groups;
 pub(crate) mod guard;
 mod layer;
@@ -21,6 +22,7 @@ mod metrics;
 mod metrics_health;
 mod nodes;
 mod patch;
+mod ping_settings;
 mod query;
 mod reload;
 mod samples;
@@ -62,6 +64,7 @@ pub(crate) struct Shared {
     mask: Arc<Mask>,
     /// Held while a file is edited.
     edits: Arc<tokio::sync::Mutex<()>>,
+    streams: Arc<events::Streams>,
     /// What is wrong with listeners.
     warnings: Arc<[Diag]>,
 }
@@ -77,6 +80,7 @@ impl Api {
             scrapes: Arc::new(Semaphore::new(SCRAPES)),
             mask: Arc::new(mask),
             edits: Arc::default(),
+            streams: Arc::default(),
             warnings: warnings.into(),
         })
     }
@@ -147,6 +151,18 @@ fn everything() -> Router<Shared> {
                 .put(groups::select)
                 .delete(groups::unselect),
         )
+        .route(
+            "/ping-settings",
+            get(ping_settings::read)
+                .put(ping_settings::write)
+                .delete(ping_settings::reset),
+        )
+        .route(
+            "/groups/{id}/ping-settings",
+            get(ping_settings::read_group)
+                .put(ping_settings::write_group)
+                .delete(ping_settings::reset_group),
+        )
         .route("/groups/{id}/test", post(measure::test_group))
         .route("/groups/{id}/delay-test", post(measure::members))
         .route("/groups/{id}/measurements", get(measure::measurements))
@@ -168,6 +184,7 @@ fn everything() -> Router<Shared> {
         .route("/resume", post(reload::resume))
         .route("/config", get(config::info))
         .route("/config/validate", validate)
+        .route("/events", get(events::stream))
         .route("/datapath", get(datapath::datapath))
         .route("/dns/map", get(dns::map))
         .route("/trace/flows", get(trace::flows));

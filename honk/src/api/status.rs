@@ -69,7 +69,7 @@ pub(super) async fn status(State(shared): State<Shared>, _: Params<Nothing>) -> 
     Json(document(&shared))
 }
 
-fn document(shared: &Shared) -> Status {
+pub(super) fn document(shared: &Shared) -> Status {
     let engine = &*shared.engine;
     let snapshot = engine.snapshot();
     let interfaces = engine.kernel.interfaces();

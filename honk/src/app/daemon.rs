@@ -25,6 +25,7 @@ use super::{
     kernel::{Kernel, KernelError, flags},
     listeners::{self, Listeners},
     notify,
+    overrides::Overrides,
     pings::Pings,
     rules,
     run::Plan,
@@ -175,6 +176,7 @@ impl Daemon {
         engine.measure_with(Pings {
             dialer: Arc::clone(&dialer),
             runs: Arc::default(),
+            overrides: Arc::new(Overrides::load(dirs.pings())),
         });
         let seed = Uuid::new_v4().as_u64_pair().0;
         let watched = (Arc::clone(&engine), Arc::clone(&dialer));

@@ -16,12 +16,17 @@ use std::{
 
 use arc_swap::ArcSwap;
 use honk_common::param::{GATE_CLOSED, GATE_DRAINING, GATE_OPEN};
-use honk_policy::{config::Global, id::Ordinal};
+use honk_policy::{
+    config::Global,
+    id::{GroupId, Ordinal},
+};
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     admission::Gatekeeper,
     choices,
+    events::Events,
     kernel::{Kernel, KernelCounters, KernelError},
     notify::Heartbeats,
     pings::Pings,
@@ -149,6 +154,7 @@ pub(crate) struct Engine {
     pub(crate) spec: Spec,
     pub(crate) reloads: ReloadLog,
     pub(crate) beats: Heartbeats,
+    pub(crate) events: Events,
     pub(crate) started_ms: u64,
     pub(crate) started: Instant,
     pub(crate) changes: Mutex<ChangeCounts>,
@@ -212,6 +218,7 @@ impl Engine {
             spec: parts.spec,
             reloads,
             beats: Heartbeats::new(now),
+            events: Events::default(),
             started_ms: clock::now_ms(),
             started: now,
             changes: Mutex::default(),
@@ -309,6 +316,7 @@ impl Engine {
     pub(crate) fn open(&self) -> Result<(), KernelError> {
         self.set_gate(GATE_OPEN)?;
         self.phase.store(Phase::Running as u8, Ordering::Relaxed);
+        self.tell("state", None, json!({ "state": "running" }));
         Ok(())
     }
 
@@ -320,6 +328,7 @@ impl Engine {
         }
         self.phase.store(Phase::Suspended as u8, Ordering::Relaxed);
         tracing::info!(target: "honk::reload", "suspended: new flows go direct");
+        self.tell("state", None, json!({ "state": "suspended" }));
         Ok(())
     }
 
@@ -345,6 +354,13 @@ impl Engine {
             GATE_DRAINING => "draining",
             _ => "closed",
         }
+    }
+
+    /// Tells those who listen.
+    pub(super) fn tell(&self, kind: &'static str, group: Option<GroupId>, data: Value) {
+        let group = group.map(|id| id.0.to_string());
+        let generation = self.snapshot().generation;
+        self.events.tell(kind, group, generation, data);
     }
 
     /// Kernel counters, at most a second old.

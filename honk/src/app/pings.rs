@@ -8,7 +8,7 @@ use std::{
 };
 
 use honk_policy::{
-    config::{CheckUrl, Typed},
+    config::CheckUrl,
     group::{Group, Member as Declared, builtin},
     health::{
         TestStart,
@@ -18,7 +18,11 @@ use honk_policy::{
     node::{Node, Protocol},
 };
 
-use super::{engine::Engine, snapshot::Snapshot};
+use super::{
+    engine::Engine,
+    overrides::{Effective, Overrides},
+    snapshot::Snapshot,
+};
 pub(crate) use crate::probe::{
     measure::{Failure, Request, Stage},
     runs::{Busy, Member, Order, Run, Runs},
@@ -30,6 +34,7 @@ use crate::{outbound::Dialer, probe::Groups as _};
 pub(crate) struct Pings {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) overrides: Arc<Overrides>,
 }
 
 /// What a request may set by itself.
@@ -95,7 +100,7 @@ impl Engine {
         let order = Order {
             map,
             members,
-            request: request(&snapshot, group, &wish),
+            request: request(pings.overrides.effective(&snapshot, group), &wish),
             concurrency: wish.concurrency.unwrap_or_else(|| concurrency(&snapshot)),
         };
         let engine = Arc::downgrade(self);
@@ -110,7 +115,31 @@ impl Engine {
         };
         let dialer = Arc::clone(&pings.dialer);
         let begun = pings.runs.begin(order, dialer, follow);
-        begun.map_err(PingError::Busy)
+        let id = begun.map_err(PingError::Busy)?;
+        self.tell_end(id, group.map(|g| g.id));
+        Ok(id)
+    }
+
+    /// Tells those who listen how a run ended.
+    fn tell_end(self: &Arc<Self>, id: RunId, group: Option<GroupId>) {
+        let Some(pings) = self.pings() else {
+            return;
+        };
+        let (engine, runs) = (Arc::downgrade(self), Arc::clone(&pings.runs));
+        self.spawn(async move {
+            let run = runs.outcome(id).await;
+            if let (Some(run), Some(engine)) = (run, engine.upgrade()) {
+                let failed = run.results.iter().filter(|(_, r)| r.is_err()).count();
+                let data = serde_json::json!({
+                    "id": id.0.to_string(),
+                    "group_id": group.map(|id| id.0.to_string()),
+                    "state": run.state.name(),
+                    "ok": run.results.len() - failed,
+                    "failed": failed,
+                });
+                engine.tell("test.done", group, data);
+            }
+        });
     }
 
     /// A node as a member of a run of nodes; `None` when there is no such node.
@@ -122,6 +151,14 @@ impl Engine {
             id: MemberId::Node(id),
             leaf: Some(leaf).filter(|leaf| !self.is_off(leaf)),
         })
+    }
+
+    /// What the members of a group are measured with, unless a request says otherwise.
+    pub(crate) fn usual_url(&self, snapshot: &Snapshot, group: GroupId) -> Arc<str> {
+        let group = snapshot.groups.group(group);
+        let none = Overrides::default();
+        let overrides = self.pings().map_or(&none, |p| &*p.overrides);
+        overrides.effective(snapshot, group).url.0.text
     }
 
     /// Measures one node, as a member of a group or by itself.
@@ -139,12 +176,17 @@ impl Engine {
             Some(id) => Some(snapshot.groups.group(id).ok_or(PingError::NoGroup)?),
             None => None,
         };
-        let request = request(&snapshot, declared, &wish);
+        let request = request(pings.overrides.effective(&snapshot, declared), &wish);
         let map = group.map_or(Map::Scratch, Map::Group);
         let member = MemberId::Node(node);
         let runs = &pings.runs;
         let result = runs.ping(&pings.dialer, map, member, &leaf, &request).await;
-        if result.is_err() {
+        if let Err(failure) = &result {
+            let data = serde_json::json!({
+                "node_id": node.0.to_string(),
+                "stage": failure.stage.name(),
+            });
+            self.tell("ping.failed", group, data);
             self.ping_failed(node);
         }
         Ok((request, result))
@@ -158,7 +200,12 @@ impl Engine {
         if !declared.is_automatic() {
             return Ok(None);
         }
-        Ok(Some(prober.test_group(group).await))
+        let start = prober.test_group(group).await;
+        if start == TestStart::Started {
+            let data = serde_json::json!({ "group_id": group.0.to_string(), "state": "started" });
+            self.tell("group.test", Some(group), data);
+        }
+        Ok(Some(start))
     }
 
     /// After an activation: runs and samples of what is gone go with it.
@@ -241,35 +288,12 @@ impl Engine {
     }
 }
 
-/// What the members of a group are measured with, unless a request says otherwise.
-pub(crate) fn usual(snapshot: &Snapshot, group: GroupId) -> Arc<CheckUrl> {
-    request(snapshot, snapshot.groups.group(group), &Wish::default()).url
-}
-
-/// URL and timeout each come from the request, else the group, else `global`.
-fn request(snapshot: &Snapshot, group: Option<&Group>, wish: &Wish) -> Request {
-    let settings = &snapshot.config.settings;
-    let own = group.map(|g| &g.def.probing);
-    let own_url = own.and_then(|p| p.ping_url.clone());
-    let global = match settings.global("ping_url") {
-        Some(Typed::Text(text)) if !text.is_empty() => text,
-        _ => "preset(google)".to_owned(),
-    };
-    let url = wish.url.clone().or_else(|| {
-        let written = own_url.unwrap_or(global);
-        CheckUrl::parse(&written).ok()
-    });
-    let global = match settings.global("ping_timeout") {
-        Some(Typed::Millis(ms)) if ms > 0 => Duration::from_millis(ms.unsigned_abs()),
-        _ => Duration::from_secs(5),
-    };
-    let own = own
-        .and_then(|p| p.ping_timeout_ms)
-        .map(Duration::from_millis);
+/// URL and timeout each come from the request, else from what holds.
+fn request(holds: Effective, wish: &Wish) -> Request {
     Request {
-        url: Arc::new(url.unwrap_or_else(super::health::default_url)),
+        url: Arc::new(wish.url.clone().unwrap_or(holds.url.0)),
         method: "HEAD".into(),
-        timeout: wish.timeout.or(own).unwrap_or(global),
+        timeout: wish.timeout.unwrap_or(holds.timeout.0),
     }
 }
 

@@ -90,7 +90,7 @@ impl Engine {
         if let Some(group) = after.groups.group(group) {
             self.forget_late(&group.name);
         }
-        self.announce(&changes);
+        self.announce(&before, &changes);
         let flows = affected(&self.registry.list(), &after.groups, &changes, override_);
         let closing = match flows.is_empty() {
             true => Closing::default(),
@@ -119,7 +119,7 @@ impl Engine {
         let Update { table, changes } = before.groups.judged(health, touched, clock::now_ms());
         let published = self.publish(&before, table, &changes, None).await;
         drop(writer);
-        self.announce(&changes);
+        self.announce(&before, &changes);
         let after = self.snapshot();
         let flows = affected(&self.registry.list(), &after.groups, &changes, None);
         self.registry.cancel(&flows, CloseReason::SelectionChanged);
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Counts and logs changes.
-    pub(super) fn announce(&self, changes: &[Moved]) {
+    pub(super) fn announce(&self, before: &Snapshot, changes: &[Moved]) {
         let snapshot = self.snapshot();
         for change in changes {
             let (network, cause) = (change.network, change.cause.name());
@@ -158,6 +158,15 @@ impl Engine {
                 leaf = leaf_name(&snapshot.groups, change),
                 "selection changed",
             );
+            let data = serde_json::json!({
+                "group_id": change.group.0.to_string(),
+                "group": &*change.name,
+                "network": network.name(),
+                "from": leaf_name(&before.groups, change),
+                "to": leaf_name(&snapshot.groups, change),
+                "cause": cause,
+            });
+            self.tell("selection", Some(change.group), data);
         }
     }
 }

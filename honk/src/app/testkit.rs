@@ -243,8 +243,11 @@ impl World {
             connect_timeout: std::time::Duration::from_secs(3),
         });
         let runs = Arc::default();
-        self.engine
-            .measure_with(super::pings::Pings { dialer, runs });
+        self.engine.measure_with(super::pings::Pings {
+            dialer,
+            runs,
+            overrides: Arc::default(),
+        });
     }
 
     pub(crate) fn new(config: &str) -> Self {

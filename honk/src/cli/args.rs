@@ -129,6 +129,9 @@ pub(crate) enum Command {
     /// Nodes: list, show, ping
     #[command(subcommand, visible_aliases = ["nodes", "n"])]
     Node(Node),
+    /// What measurements ask for, and for how long
+    #[command(subcommand)]
+    PingSettings(PingSettings),
     /// Subscriptions: list, show, refresh, test
     #[command(subcommand, visible_aliases = ["subs", "subscription"])]
     Sub(Sub),
@@ -455,6 +458,35 @@ pub(crate) enum Node {
         node: String,
         #[command(flatten)]
         watch: Watch,
+    },
+}
+
+/// `honk ping-settings`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PingSettings {
+    /// What holds, and who says so
+    Get {
+        /// For the members of this group
+        #[arg(long)]
+        group: Option<String>,
+    },
+    /// Set it until it is reset; what is left out is not set
+    Set {
+        /// For the members of this group
+        #[arg(long)]
+        group: Option<String>,
+        /// What to ask for
+        #[arg(long, required_unless_present = "deadline")]
+        url: Option<String>,
+        /// How long a measurement may take
+        #[arg(long, value_name = "DUR", value_parser = parse_duration)]
+        deadline: Option<std::time::Duration>,
+    },
+    /// Back to what the configuration says
+    Reset {
+        /// For the members of this group
+        #[arg(long)]
+        group: Option<String>,
     },
 }
 

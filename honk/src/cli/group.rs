@@ -268,7 +268,7 @@ fn report(
     out.text(&text)
 }
 
-async fn find(session: &Session, name: &str) -> Result<Group, Failure> {
+pub(super) async fn find(session: &Session, name: &str) -> Result<Group, Failure> {
     let path = if lookup::is_id(name) {
         format!("/api/v1/groups/{name}")
     } else {

@@ -21,6 +21,7 @@ mod lookup;
 mod measure;
 mod node;
 pub(crate) mod output;
+mod ping_settings;
 mod progress;
 mod reload;
 mod run;
@@ -121,6 +122,7 @@ async fn ask(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Resume => reload::resume(session).await,
         Command::Group(command) => group::run(session, command).await,
         Command::Node(command) => node::run(session, command).await,
+        Command::PingSettings(command) => ping_settings::run(session, &command).await,
         Command::Sub(command) => sub::run(session, command).await,
         Command::Conn(command) => conn::run(session, command).await,
         Command::Dns(command) => dns::run(session, command).await,

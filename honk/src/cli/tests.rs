@@ -483,3 +483,53 @@ async fn a_measurement_somebody_else_calls_off_is_told() {
     other.await.unwrap();
     served.end().await;
 }
+
+#[tokio::test]
+async fn settings_of_measurements_are_shown_set_and_reset() {
+    let served = Served::new();
+    served.world.measure();
+    let url = || {
+        let engine = &served.world.engine;
+        let snapshot = engine.snapshot();
+        let id = snapshot.groups.group_named("proxy").unwrap().id;
+        engine.usual_url(&snapshot, id).to_string()
+    };
+    let before = url();
+    let group = ["--group", "proxy"];
+    let set = [
+        "ping-settings",
+        "set",
+        "--url",
+        "http://x.test/",
+        "--deadline",
+        "2s",
+    ];
+    assert_eq!(served.code(&[&set[..], &group].concat()).await, 0);
+    assert_eq!(url(), "http://x.test/");
+    for words in [&["ping-settings", "get"][..], &["ping-settings", "reset"]] {
+        assert_eq!(served.code(words).await, 0);
+        assert_eq!(served.code(&[words, &["--json"]].concat()).await, 0);
+    }
+    assert_eq!(url(), "http://x.test/", "that of the group is its own");
+    assert_eq!(
+        served
+            .code(&[&["ping-settings", "reset"][..], &group].concat())
+            .await,
+        0
+    );
+    assert_eq!(url(), before);
+    assert_eq!(
+        served
+            .code(&["ping-settings", "get", "--group", "nope"])
+            .await,
+        7
+    );
+    assert_eq!(
+        served
+            .code(&["ping-settings", "set", "--deadline", "5ms"])
+            .await,
+        1
+    );
+    assert!(Cli::try_parse_from(["honk", "ping-settings", "set"]).is_err());
+    served.end().await;
+}

@@ -197,6 +197,10 @@ families! {
         "Connections and requests to the API that were refused before any route, by reason.";
     API_EVICTED Counter "honk_api_connections_evicted_total" []
         "API connections without a request that were closed to make room for another one.";
+    API_STREAMS Gauge "honk_api_streams" ["kind"]
+        "Open streams of the API.";
+    API_STREAM_DROPS Counter "honk_api_stream_drops_total" ["kind"]
+        "Events that went past streams that were too slow.";
     LOG_EVENTS Counter "honk_log_events_total" ["level"]
         "Log lines written.";
     HEARTBEAT_AGE Gauge "honk_task_heartbeat_age_seconds" ["task"]

@@ -275,10 +275,16 @@ impl Runs {
 
     /// Waits until a run has ended by itself; `None` when there is none, or it was called off.
     pub(crate) async fn ended(&self, id: RunId) -> Option<Run> {
+        let run = self.outcome(id).await;
+        run.filter(|run| run.state == State::Done)
+    }
+
+    /// The same however it ended.
+    pub(crate) async fn outcome(&self, id: RunId) -> Option<Run> {
         let mut ended = self.lock().entries.get(&id)?.ended.clone();
         // A task that is gone without a word has ended as well.
         let _ = ended.wait_for(|ended| *ended).await;
-        self.run(id).filter(|run| run.state == State::Done)
+        self.run(id)
     }
 
     /// Calls off the runs for which `wanted` holds no more.

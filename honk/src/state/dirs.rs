@@ -102,6 +102,10 @@ impl Dirs {
         self.state.join("state/verdicts.json")
     }
 
+    pub(crate) fn pings(&self) -> PathBuf {
+        self.state.join("state/ping.json")
+    }
+
     pub(crate) fn progress(&self) -> PathBuf {
         self.runtime.join("reload.json")
     }

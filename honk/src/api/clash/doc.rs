@@ -16,7 +16,7 @@ use super::super::{
     samples::{Past, Samples},
 };
 use crate::{
-    app::{health::Prober, pings, snapshot::Snapshot},
+    app::{health::Prober, snapshot::Snapshot},
     clock,
 };
 
@@ -154,7 +154,7 @@ impl<'a> Documents<'a> {
             "extra": extra(&past),
             "icon": icon,
             "hidden": false,
-            "testUrl": &*pings::usual(&self.snapshot, view.id).text,
+            "testUrl": &*self.shared.engine.usual_url(&self.snapshot, view.id),
             "fixed": if pinned { now.as_str() } else { "" },
             "now": now,
         });

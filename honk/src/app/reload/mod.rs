@@ -18,6 +18,7 @@ use std::{
 
 use honk_grammar::diag::{Diagnostic, Severity};
 use honk_policy::{config, id::NodeId};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 pub(crate) use self::log::{Busy, RESULTS, ReloadLog, TRIGGERS, Trigger};
@@ -69,6 +70,11 @@ impl Engine {
         }
         let begun = Instant::now();
         self.reloads.begin();
+        self.tell(
+            "reload.started",
+            None,
+            json!({ "trigger": TRIGGERS[trigger as usize] }),
+        );
         notify::reloading();
         let engine = Arc::clone(self);
         // Reading files, compiling and writing maps block.
@@ -82,6 +88,9 @@ impl Engine {
             .unwrap_or_else(|e| self.failed(format!("the reload stopped unexpectedly: {e}")));
         self.reloads.finish(trigger, &end, begun.elapsed());
         drop(writer);
+        let state = self.reloads.state();
+        let data = json!({ "state": state.state, "message": state.message });
+        self.tell("reload.finished", None, data);
         match end.result {
             Ended::Applied => {
                 tracing::info!(target: "honk::reload", generation = end.generation, "{}", end.message);
@@ -308,7 +317,7 @@ impl Engine {
         let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
         self.registry.cancel(&gone, CloseReason::Reload);
         let changes = before.groups.changes(&next.groups);
-        self.announce(&changes);
+        self.announce(before, &changes);
         let moved = affected(&flows, &next.groups, &changes, None);
         self.registry.cancel(&moved, CloseReason::SelectionChanged);
     }

@@ -92,7 +92,7 @@ pub(super) fn ask(server: SocketAddr, name: &str, mark: u32) -> Result<(), Strin
     let mut question = Vec::new();
     dns::query(0x686e, name, Kind::A, &mut question).map_err(|e| e.to_string())?;
     let exchange = || -> std::io::Result<Vec<u8>> {
-        let socket = UdpSocket::from(socket::open(server, socket::Kind::Datagram, Mark(mark))?);
+        let socket: UdpSocket = socket::open(server, socket::Kind::Datagram, Mark(mark))?.into();
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(ANSWER))?;
         socket.connect(server)?;
