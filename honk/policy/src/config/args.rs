@@ -48,7 +48,7 @@ impl Arguments<'_, '_, '_> {
             };
             match read(key, text) {
                 Ok(value) => values.push(value),
-                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+                Err(wrong) => self.bad(key, text, arg.span, wrong.into()),
             }
         }
         values
@@ -81,11 +81,10 @@ impl Arguments<'_, '_, '_> {
         None
     }
 
-    pub(super) fn bad(&mut self, key: Option<&str>, span: Span, wrong: Wrong) {
+    pub(super) fn bad(&mut self, key: Option<&str>, text: &str, span: Span, wrong: Wrong) {
         let hint = match key {
             None | Some("suffix" | "domain" | "full") => {
-                let arg = self.call.args.iter().find(|arg| arg.span == span);
-                arg.and_then(|arg| hints::argument(&self.call.name.text, argument(arg).1))
+                hints::argument(&self.call.name.text, text)
             }
             Some(_) => None,
         };
@@ -141,7 +140,7 @@ impl Arguments<'_, '_, '_> {
                     }
                     tests.push(test);
                 }
-                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+                Err(wrong) => self.bad(key, text, arg.span, wrong.into()),
             }
         }
         tests
@@ -184,7 +183,7 @@ impl Arguments<'_, '_, '_> {
                     self.geodata(What::Networks, &file, arg.span);
                     geo.push(file);
                 }
-                Err(wrong) => self.bad(key, arg.span, wrong.into()),
+                Err(wrong) => self.bad(key, text, arg.span, wrong.into()),
             }
         }
         prefixes

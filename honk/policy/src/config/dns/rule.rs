@@ -485,7 +485,7 @@ fn internal(reader: &mut Arguments<'_, '_, '_>, kind: InternalName) -> DnsTest {
         if key.is_some_and(|key| key.ends_with("regex"))
             && let Err(bad) = reader.report.pattern(text, Letters::Any)
         {
-            reader.bad(key, arg.span, bad.text.into());
+            reader.bad(key, text, arg.span, bad.text.into());
         }
     }
     let values = reader.each(keys, |key, text| {
