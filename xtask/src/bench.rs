@@ -9,7 +9,7 @@ use crate::{bench_alone, lab, peers, setup, sh};
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, datapath, packets, policy, geo, config, score; all when none is named
+    /// direct, relay, udp, datapath, packets, policy, geo, config, score; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const IN_LAB: [&str; 5] = ["direct", "relay", "datapath", "packets", "policy"];
+const IN_LAB: [&str; 6] = ["direct", "relay", "udp", "datapath", "packets", "policy"];
 
 /// Plays Score against other policies: nothing is measured, so it ends in a table.
 const SCORE: &str = "score";
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         bail!("the benchmark makes network namespaces and loads kernel programs: run it as root");
     }
     setup::require_lab_tools()?;
-    if wants("relay") {
+    if wants("relay") || wants("udp") {
         peers::run(&peers::Args {})?;
     }
     let mut command = lab::built(true)?;

@@ -42,7 +42,7 @@ enum Command {
     Test(test::Args),
     /// Raise a lab, send real flows through honk, print what went where
     Demo(demo::Args),
-    /// Measure: direct, relay, datapath, policy, geo, config; play: score
+    /// Measure: direct, relay, udp, datapath, packets, policy, geo, config; play: score
     Bench(bench::Args),
     /// Namespace lab: up, down, exec
     Lab(lab::Args),

@@ -7,12 +7,16 @@ use anyhow::{Context as _, Result, bail};
 use super::engine::{Engine, Running};
 use super::seat::Seats;
 use super::stats::{all_cpu_seconds, cpu_seconds, median, spread};
-use super::{Line, ONE_SHOT, PARALLEL, SOURCE, Settings, load, target, upstream};
+use super::{Line, ONE_SHOT, PARALLEL, SOURCE, Settings, load, relay_udp, target, upstream};
 use crate::lab::{Lab, Profile, addr};
-use crate::scene;
+use crate::{scene, wait};
 
-/// What is measured in each run.
-const METRICS: [(&str, &str); 3] = [("tcp.1", "Gbit/s"), ("tcp.8", "Gbit/s"), ("conn", "conn/s")];
+/// A figure with its unit.
+type Metric = (&'static str, &'static str);
+/// What is measured of connections.
+pub(super) const TCP: &[Metric] = &[("tcp.1", "Gbit/s"), ("tcp.8", "Gbit/s"), ("conn", "conn/s")];
+/// What is measured of datagrams: those that come back.
+pub(super) const UDP: &[Metric] = &[("echo", "pps")];
 /// A round in which others used more processor time than this is disturbed.
 const FOREIGN_CORES: f64 = 0.25;
 /// Rounds that must be undisturbed for a valid result.
@@ -26,9 +30,10 @@ struct Sample {
 }
 
 /// One run of one engine.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Run {
-    samples: [Sample; METRICS.len()],
+    /// One per metric.
+    samples: Vec<Sample>,
     foreign: f64,
 }
 
@@ -45,6 +50,8 @@ pub(super) struct Pace {
 /// What is compared, and where the load comes from.
 pub(super) struct Case<'a> {
     pub(super) name: &'a str,
+    /// [`TCP`] or [`UDP`].
+    pub(super) metrics: &'static [Metric],
     /// The first one against each of the others.
     pub(super) engines: &'a [Engine],
     /// Ratios wanted of throughput and of connections.
@@ -59,6 +66,7 @@ pub(super) struct Case<'a> {
 pub(super) fn compare(case: &Case<'_>, settings: &Settings) -> Result<Vec<Line>> {
     let Case {
         name: case,
+        metrics,
         engines,
         targets,
         seats,
@@ -112,12 +120,12 @@ pub(super) fn compare(case: &Case<'_>, settings: &Settings) -> Result<Vec<Line>>
                 cleans(&rounds),
                 engine.name()
             );
-            round[at] = one_run(&lab, engine, pace, seats)
+            round[at] = one_run(&lab, metrics, engine, pace, seats)
                 .with_context(|| format!("{case} with {}", engine.name()))?;
         }
         rounds.push(round);
     }
-    Ok(report(case, &engines, &rounds, targets))
+    Ok(report(case, metrics, &engines, &rounds, targets))
 }
 
 fn clean(round: &Round) -> bool {
@@ -128,12 +136,17 @@ fn cleans(rounds: &[Round]) -> usize {
     rounds.iter().filter(|round| clean(round)).count()
 }
 
-fn one_run(lab: &Lab, engine: Engine, pace: Pace, seats: Seats) -> Result<Run> {
+fn one_run(lab: &Lab, metrics: &[Metric], engine: Engine, pace: Pace, seats: Seats) -> Result<Run> {
     let running = engine.start(lab)?;
     let all = all_cpu_seconds();
     let ours = || running.cpu_seconds() + cpu_seconds(std::process::id()).unwrap_or(0.0);
     let (own, start) = (ours(), std::time::Instant::now());
-    let samples = samples(lab, &running, pace, seats).with_context(|| running.log_tail())?;
+    let samples = if metrics == UDP {
+        echoes(lab, &running, pace)
+    } else {
+        samples(lab, &running, pace, seats)
+    };
+    let samples = samples.with_context(|| running.log_tail())?;
     let foreign = (all_cpu_seconds() - all) - (ours() - own);
     let foreign = (foreign / start.elapsed().as_secs_f64()).max(0.0);
     if foreign > FOREIGN_CORES {
@@ -142,16 +155,30 @@ fn one_run(lab: &Lab, engine: Engine, pace: Pace, seats: Seats) -> Result<Run> {
     Ok(Run { samples, foreign })
 }
 
-fn samples(
-    lab: &Lab,
-    running: &Running,
-    pace: Pace,
-    seats: Seats,
-) -> Result<[Sample; METRICS.len()]> {
+/// The figures of [`UDP`].
+fn echoes(lab: &Lab, running: &Running, pace: Pace) -> Result<Vec<Sample>> {
+    let to = scene::at(scene::PROXIED, SOURCE);
+    wait::ok("a first datagram", Duration::from_secs(10), || {
+        relay_udp::first(&lab.hc1, to)
+    })?;
+    let before = running.cpu_seconds();
+    let (value, failures) = relay_udp::echoes(&lab.hc1, to, pace)?;
+    let whole = (pace.warm + pace.measure).as_secs_f64();
+    let cores = (running.cpu_seconds() - before) / whole;
+    eprintln!("    echo {value:.0} pps, {failures} lost, {cores:.2} cores");
+    Ok(vec![Sample {
+        value,
+        cores,
+        failures,
+    }])
+}
+
+/// The figures of [`TCP`].
+fn samples(lab: &Lab, running: &Running, pace: Pace, seats: Seats) -> Result<Vec<Sample>> {
     let source = scene::at(scene::PROXIED, SOURCE);
     let one_shot = scene::at(scene::PROXIED, ONE_SHOT);
     let whole = (pace.warm + pace.measure).as_secs_f64();
-    let mut samples = [Sample::default(); METRICS.len()];
+    let mut samples = vec![Sample::default(); TCP.len()];
     for (at, streams) in [(0, 1), (1, 8)] {
         let before = running.cpu_seconds();
         let value = load::download(&lab.hc1, source, streams, pace, seats)?;
@@ -163,7 +190,7 @@ fn samples(
         };
         eprintln!(
             "    {} {value:.2} {}, {cores:.2} cores",
-            METRICS[at].0, METRICS[at].1
+            TCP[at].0, TCP[at].1
         );
     }
     let before = running.cpu_seconds();
@@ -184,7 +211,13 @@ fn samples(
     Ok(samples)
 }
 
-fn report(case: &str, engines: &[Engine], rounds: &[Round], targets: [f64; 2]) -> Vec<Line> {
+fn report(
+    case: &str,
+    metrics: &[Metric],
+    engines: &[Engine],
+    rounds: &[Round],
+    targets: [f64; 2],
+) -> Vec<Line> {
     let valid = cleans(rounds) >= LEAST;
     let used: Vec<&Round> = rounds
         .iter()
@@ -196,7 +229,7 @@ fn report(case: &str, engines: &[Engine], rounds: &[Round], targets: [f64; 2]) -
     );
     let mut lines = Vec::new();
     for (peer, engine) in engines.iter().enumerate().skip(1) {
-        for (metric, (name, unit)) in METRICS.iter().enumerate() {
+        for (metric, (name, unit)) in metrics.iter().enumerate() {
             let of = |arm: usize| used.iter().map(move |round| round[arm].samples[metric]);
             let ratios = of(0)
                 .zip(of(peer))
@@ -232,11 +265,14 @@ mod tests {
 
     fn round(mine: f64, theirs: f64, foreign: f64) -> Round {
         let run = |value| Run {
-            samples: [Sample {
-                value,
-                cores: 0.0,
-                failures: 0,
-            }; METRICS.len()],
+            samples: vec![
+                Sample {
+                    value,
+                    cores: 0.0,
+                    failures: 0,
+                };
+                TCP.len()
+            ],
             foreign,
         };
         vec![run(mine), run(theirs)]
@@ -247,13 +283,13 @@ mod tests {
         let engines = [Engine::HonkDirect, Engine::Kernel];
         let mut rounds = vec![round(9.0, 10.0, 0.0); 3];
         rounds.extend(vec![round(1.0, 10.0, 1.5); 5]);
-        let lines = report("direct", &engines, &rounds, [0.97, 0.9]);
+        let lines = report("direct", TCP, &engines, &rounds, [0.97, 0.9]);
         assert!(
             lines
                 .iter()
                 .all(|line| line.valid && (line.ratio - 0.9).abs() < 1e-9)
         );
-        let lines = report("direct", &engines, &rounds[2..], [0.97, 0.9]);
+        let lines = report("direct", TCP, &engines, &rounds[2..], [0.97, 0.9]);
         assert!(lines.iter().all(|line| !line.valid));
     }
 }

@@ -197,7 +197,7 @@ fn tproxy_rules(port: u16) -> String {
          iifname != \"lan\" return\n\
          meta l4proto tcp tcp flags & (fin | syn | rst | ack) != syn socket transparent 1 \
          meta mark set 0x71 accept\n\
-         ip daddr {} meta l4proto tcp meta mark set 0x71 tproxy to :{port} accept\n\
+         ip daddr {} meta l4proto {{ tcp, udp }} meta mark set 0x71 tproxy to :{port} accept\n\
          }}\n}}\n",
         match scene::PROXIED {
             std::net::IpAddr::V4(v4) => v4,
@@ -209,7 +209,7 @@ fn tproxy_rules(port: u16) -> String {
 fn sing_box_config() -> String {
     format!(
         r#"{{"log":{{"level":"error"}},
-"inbounds":[{{"type":"tproxy","tag":"in","listen":"0.0.0.0","listen_port":{SING_BOX_PORT},"network":"tcp"}}],
+"inbounds":[{{"type":"tproxy","tag":"in","listen":"0.0.0.0","listen_port":{SING_BOX_PORT}}}],
 "outbounds":[{{"type":"socks","tag":"up","server":"{}","server_port":{UPSTREAM},"version":"5"}}],
 "route":{{"final":"up"}}}}"#,
         addr::HP
@@ -222,7 +222,7 @@ fn mihomo_config() -> String {
          log-level: warning\nipv6: false\nfind-process-mode: 'off'\n\
          profile:\n  store-selected: false\n  store-fake-ip: false\n\
          dns:\n  enable: false\n\
-         proxies:\n  - {{name: up, type: socks5, server: {}, port: {UPSTREAM}}}\n\
+         proxies:\n  - {{name: up, type: socks5, server: {}, port: {UPSTREAM}, udp: true}}\n\
          rules:\n  - MATCH,up\n",
         addr::HP
     )

@@ -12,6 +12,7 @@ mod groups;
 mod load;
 mod packets;
 mod policy;
+mod relay_udp;
 mod score;
 mod seat;
 mod slab;
@@ -23,7 +24,7 @@ mod upstream;
 use std::io::Write;
 
 use anyhow::{Context as _, Result};
-use compare::{Case, compare};
+use compare::{Case, TCP, UDP, compare};
 use engine::Engine;
 use seat::Seats;
 use serde::Serialize;
@@ -42,7 +43,7 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases (`direct`, `relay`, `datapath`, `packets`, `policy`); all when empty.
+    /// Names of cases (`direct`, `relay`, `udp`, `datapath`, `packets`, `policy`); all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -82,6 +83,7 @@ pub fn run(settings: &Settings) -> Result<()> {
     if wants("direct") {
         let case = Case {
             name: "direct",
+            metrics: TCP,
             engines: &[Engine::HonkDirect, Engine::Kernel],
             targets: [0.97, 0.90],
             seats: Seats::Apart,
@@ -92,8 +94,20 @@ pub fn run(settings: &Settings) -> Result<()> {
     if wants("relay") {
         let case = Case {
             name: "relay",
+            metrics: TCP,
             engines: &[Engine::HonkRelay, Engine::SingBox, Engine::Mihomo],
             targets: [1.0, 1.5],
+            seats: Seats::Free,
+            origin_beside_upstream: true,
+        };
+        sink.add(compare(&case, settings)?)?;
+    }
+    if wants("udp") {
+        let case = Case {
+            name: "udp",
+            metrics: UDP,
+            engines: &[Engine::HonkRelay, Engine::SingBox, Engine::Mihomo],
+            targets: [1.0, 1.0],
             seats: Seats::Free,
             origin_beside_upstream: true,
         };

@@ -24,6 +24,8 @@ const FAR: u64 = 1 << 62;
 const SPLICE_AFTER: u64 = 256 << 10;
 const PIPE: usize = 1 << 20;
 const THREADS: usize = 2;
+/// Command of a SOCKS5 request.
+const ASSOCIATE: u8 = 3;
 
 /// A running upstream.
 pub(super) struct Upstream {
@@ -34,6 +36,7 @@ impl Upstream {
     /// Listens on one address; no login.
     pub(super) fn start(ns: &Netns, ip: IpAddr) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
+        super::relay_udp::mirror(ns, ip, &stop)?;
         for _ in 0..THREADS {
             let at = SocketAddr::new(ip, UPSTREAM);
             let listener = ns
@@ -62,6 +65,8 @@ enum Phase {
     Request,
     Connecting,
     Relay,
+    /// Datagrams are relayed beside this connection for as long as it lasts.
+    Associated,
 }
 
 struct Relay {
@@ -140,6 +145,13 @@ fn drive(
     poll: &Poll,
     scratch: &mut [u8],
 ) -> rustix::io::Result<bool> {
+    if relay.phase == Phase::Associated {
+        return match recv(&relay.near, &mut *scratch, RecvFlags::empty()) {
+            Ok((0, _)) => Ok(true),
+            Ok(_) | Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error),
+        };
+    }
     if matches!(relay.phase, Phase::Greeting | Phase::Request) {
         match recv(&relay.near, &mut *scratch, RecvFlags::empty()) {
             Ok((0, _)) => return Ok(true),
@@ -193,6 +205,19 @@ fn handshake(relay: &mut Relay, token: u64, poll: &Poll) -> rustix::io::Result<b
     let Some((target, length)) = request(&relay.head) else {
         return Ok(false);
     };
+    if relay.head[1] == ASSOCIATE {
+        // The relay is at the address the client dialed; not every client takes 0.0.0.0 for that.
+        let here = SocketAddr::try_from(rustix::net::getsockname(&relay.near)?)?;
+        let IpAddr::V4(ip) = here.ip() else {
+            return Err(Errno::AFNOSUPPORT);
+        };
+        let mut reply = vec![5, 0, 0, 1];
+        reply.extend(ip.octets());
+        reply.extend(here.port().to_be_bytes());
+        send(&relay.near, &reply, SendFlags::NOSIGNAL)?;
+        relay.phase = Phase::Associated;
+        return Ok(false);
+    }
     relay.up.left = relay.head.split_off(length);
     let far = sock::dial(target)?;
     poll.edge(&far, token | FAR)?;
@@ -201,7 +226,7 @@ fn handshake(relay: &mut Relay, token: u64, poll: &Poll) -> rustix::io::Result<b
     Ok(true)
 }
 
-/// Target and length of a complete CONNECT request by address.
+/// Target and length of a complete request by address.
 fn request(head: &[u8]) -> Option<(SocketAddr, usize)> {
     let (ip, at): (IpAddr, usize) = match *head.get(3)? {
         1 => (
