@@ -8,9 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use honk_policy::id::Network;
-use honk_policy::node::{Node, Protocol};
-
 use super::*;
 use crate::{
     flow::{CloseReason, Refusal},
@@ -18,6 +15,8 @@ use crate::{
     outbound::error::DialResult,
     socket::Accepted,
 };
+use honk_policy::id::Network;
+use honk_policy::node::{Node, Protocol};
 
 mod proven;
 mod race;
