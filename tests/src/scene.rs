@@ -139,6 +139,7 @@ pub fn config_of(lan: &str, global: &str, rules: &str) -> String {
         "global {{
     lan_interface: {lan}
     log_level: info
+    auto_ping: false
     tcp_check_url: 'http://{check}/'
     udp_check_dns: '{check}'
     {global}

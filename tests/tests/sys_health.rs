@@ -22,6 +22,7 @@ fn config(policy: &str, global: &str, group: &str) -> String {
         "global {{
     lan_interface: lan
     log_level: debug
+    auto_ping: false
     tcp_check_url: 'http://{BLOCKED}/'
     udp_check_dns: '{BLOCKED}'
     {global}

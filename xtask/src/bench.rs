@@ -9,7 +9,7 @@ use crate::{bench_alone, lab, peers, setup, sh};
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, udp, datapath, packets, policy, geo, config, score; all when none is named
+    /// direct, relay, udp, datapath, packets, policy, probes, geo, config, score; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,7 +19,9 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const IN_LAB: [&str; 6] = ["direct", "relay", "udp", "datapath", "packets", "policy"];
+const IN_LAB: [&str; 7] = [
+    "direct", "relay", "udp", "datapath", "packets", "policy", "probes",
+];
 
 /// Plays Score against other policies: nothing is measured, so it ends in a table.
 const SCORE: &str = "score";

@@ -359,6 +359,7 @@ fn wish(
         url,
         timeout: timeout_ms.map(Duration::from_millis),
         concurrency,
+        shared: None,
     })
 }
 

@@ -25,7 +25,7 @@ use honk_policy::{
     routing::rule::{FlowFacts, Verdict},
 };
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Notify};
 
 use super::{
     kernel::Kernel,
@@ -78,6 +78,8 @@ pub(crate) struct Gatekeeper {
     /// Flows without an eligible selection; rare, so that one lock will do.
     unselected: Mutex<Unselected>,
     pub(crate) last_resorts: LastResorts,
+    /// A group is in use that was not when somebody last looked.
+    woken: Notify,
     /// Flows that tried several leaves; rare, too.
     races: Mutex<Races>,
 }
@@ -122,6 +124,7 @@ impl Gatekeeper {
             me: Weak::clone(me),
             unselected: Mutex::default(),
             last_resorts: LastResorts::default(),
+            woken: Notify::new(),
             races: Mutex::default(),
         })
     }
@@ -162,6 +165,11 @@ impl Gatekeeper {
         self.last_resorts.retain(names);
         self.lock_races()
             .retain(|(group, ..), _| names.contains(group));
+    }
+
+    /// Completes when a group has come into use.
+    pub(super) async fn woken(&self) {
+        self.woken.notified().await;
     }
 
     /// Flows that tried several leaves, so far.
@@ -378,6 +386,9 @@ impl Gatekeeper {
             self.count_unselected(outbound, flow.network, refuse.name());
             refusal(refuse)
         })?;
+        if selected.woke {
+            self.woken.notify_one();
+        }
         match selected.source {
             Source::Final => self.count_unselected(outbound, flow.network, "final"),
             Source::LastResort => self.last_resorts.note(outbound, Instant::now()),

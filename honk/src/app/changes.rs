@@ -24,8 +24,6 @@ pub(super) async fn run(engine: Arc<Engine>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = changed {
             return unnoticed(&error);
         }
-        if let Some(prober) = engine.prober() {
-            prober.network_changed();
-        }
+        engine.network_changed();
     }
 }

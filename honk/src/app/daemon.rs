@@ -18,6 +18,7 @@ use honk_policy::{
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
+    autoping,
     bridge::{Rooms, dialer_settings, exit_of},
     changes, choices,
     diag::Findings,
@@ -181,6 +182,8 @@ impl Daemon {
         let seed = Uuid::new_v4().as_u64_pair().0;
         let watched = (Arc::clone(&engine), Arc::clone(&dialer));
         tasks.spawn(probe::run(orders, watched.0, watched.1, seed, stop.clone()));
+        let pinged = Arc::clone(&engine);
+        tasks.spawn(autoping::run(pinged, autoping::online, stop.clone()));
         tasks.spawn(changes::run(Arc::clone(&engine), stop));
         Ok(Self {
             engine,

@@ -25,6 +25,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     admission::Gatekeeper,
+    autoping::Moved,
     choices,
     events::Events,
     kernel::{Kernel, KernelCounters, KernelError},
@@ -175,6 +176,8 @@ pub(crate) struct Engine {
     pub(super) unsaved: AtomicBool,
     phase: AtomicU8,
     gate: watch::Sender<u32>,
+    /// What happened last to the daemon, or around it.
+    pub(super) moved: watch::Sender<Moved>,
     /// Work that outlives the request or signal that asked for it: reloads.
     jobs: Mutex<JoinSet<()>>,
     carriers: OnceLock<Arc<dyn Carriers>>,
@@ -233,6 +236,7 @@ impl Engine {
             unsaved: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Starting as u8),
             gate: watch::Sender::new(GATE_CLOSED),
+            moved: watch::Sender::default(),
             jobs: Mutex::default(),
             carriers: OnceLock::new(),
             prober: OnceLock::new(),
@@ -317,6 +321,7 @@ impl Engine {
         self.set_gate(GATE_OPEN)?;
         self.phase.store(Phase::Running as u8, Ordering::Relaxed);
         self.tell("state", None, json!({ "state": "running" }));
+        self.changed();
         Ok(())
     }
 
@@ -327,9 +332,23 @@ impl Engine {
             pings.runs.keep(|_| false);
         }
         self.phase.store(Phase::Suspended as u8, Ordering::Relaxed);
+        self.changed();
         tracing::info!(target: "honk::reload", "suspended: new flows go direct");
         self.tell("state", None, json!({ "state": "suspended" }));
         Ok(())
+    }
+
+    /// Another configuration is active, or the daemon serves or does not serve any more.
+    pub(super) fn changed(&self) {
+        self.moved.send_modify(|moved| moved.activations += 1);
+    }
+
+    /// Links, addresses or default routes changed.
+    pub(super) fn network_changed(&self) {
+        self.moved.send_modify(|moved| moved.networks += 1);
+        if let Some(prober) = self.prober() {
+            prober.network_changed();
+        }
     }
 
     /// New flows pass untouched; those that are carried go on.

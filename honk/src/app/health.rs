@@ -42,6 +42,10 @@ impl Groups for Engine {
         used.map(|g| g.id).collect()
     }
 
+    async fn woken(&self) {
+        self.gatekeeper.woken().await;
+    }
+
     fn node(&self, id: NodeId) -> Option<Arc<Node>> {
         let snapshot = self.snapshot();
         let node = snapshot.groups.nodes().iter().find(|n| n.id == id);

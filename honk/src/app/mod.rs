@@ -1,6 +1,7 @@
 //! Wiring: start, reload, stop; the only room that knows all others.
 
 pub(crate) mod admission;
+mod autoping;
 pub(crate) mod bridge;
 mod changes;
 mod choices;

@@ -25,7 +25,7 @@ use super::{
 };
 pub(crate) use crate::probe::{
     measure::{Failure, Request, Stage},
-    runs::{Busy, Member, Order, Run, Runs},
+    runs::{Busy, Member, Order, Run, Runs, Shared},
 };
 use crate::{outbound::Dialer, probe::Groups as _};
 
@@ -43,6 +43,8 @@ pub(crate) struct Wish {
     pub(crate) url: Option<CheckUrl>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<usize>,
+    /// What was measured before and need not be again.
+    pub(crate) shared: Option<Arc<Shared>>,
 }
 
 /// What a run measures.
@@ -102,6 +104,7 @@ impl Engine {
             members,
             request: request(pings.overrides.effective(&snapshot, group), &wish),
             concurrency: wish.concurrency.unwrap_or_else(|| concurrency(&snapshot)),
+            shared: wish.shared,
         };
         let engine = Arc::downgrade(self);
         let follow = move |failed: Option<&Arc<Node>>| {

@@ -46,6 +46,8 @@ pub(crate) trait Groups: fmt::Debug + Send + Sync + 'static {
     fn selections(&self) -> Vec<Selection>;
     /// Groups that served a flow since the last call.
     fn used(&self) -> Vec<GroupId>;
+    /// Completes when a group has served a flow for the first time since that call.
+    fn woken(&self) -> impl Future<Output = ()> + Send;
     /// A node of the active configuration.
     fn node(&self, id: NodeId) -> Option<Arc<Node>>;
     /// The leaf that a member stands for now.

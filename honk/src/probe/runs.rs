@@ -6,14 +6,14 @@
 //! people: whoever reads them decides nothing by them here.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use honk_policy::{
     health::measure::{Map, Measured, Measurements, RunId},
-    id::MemberId,
+    id::{MemberId, NodeId},
     node::Node,
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -44,6 +44,54 @@ pub(crate) struct Order {
     pub(crate) members: Vec<Member>,
     pub(crate) request: Request,
     pub(crate) concurrency: usize,
+    /// What was measured before and need not be again.
+    pub(crate) shared: Option<Arc<Shared>>,
+}
+
+/// Results of several runs that belong together, by what was asked of which node.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<HashMap<Asked, Result<Duration, Failure>>>);
+
+type Asked = (NodeId, Arc<str>, Duration);
+
+impl Shared {
+    fn known(&self, leaf: &Node, request: &Request) -> Option<Result<Duration, Failure>> {
+        self.lock().get(&asked(leaf, request)).cloned()
+    }
+
+    fn learn(&self, leaf: &Node, request: &Request, result: Result<Duration, Failure>) {
+        self.lock().insert(asked(leaf, request), result);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Asked, Result<Duration, Failure>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn asked(leaf: &Node, request: &Request) -> Asked {
+    (leaf.id, Arc::clone(&request.url.text), request.timeout)
+}
+
+/// Calls its run off when dropped, unless it was told that the run is over.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    runs: Arc<Runs>,
+    run: Option<RunId>,
+}
+
+impl Guard {
+    /// The run is over.
+    pub(crate) fn done(mut self) {
+        self.run = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(run) = self.run {
+            self.runs.call_off(run);
+        }
+    }
 }
 
 /// Why no run begins.
@@ -188,8 +236,16 @@ impl Runs {
                     break;
                 };
                 let (dialer, request) = (Arc::clone(&dialer), order.request.clone());
+                let shared = order.shared.clone();
                 probes.spawn(async move {
+                    let known = shared.as_ref().and_then(|s| s.known(&leaf, &request));
+                    if let Some(result) = known {
+                        return (id, leaf, result);
+                    }
                     let result = measure::url_test(&dialer, &leaf, None, &request).await;
+                    if let Some(shared) = shared {
+                        shared.learn(&leaf, &request, result.clone());
+                    }
                     (id, leaf, result)
                 });
             }
@@ -285,6 +341,26 @@ impl Runs {
         // A task that is gone without a word has ended as well.
         let _ = ended.wait_for(|ended| *ended).await;
         self.run(id)
+    }
+
+    /// Calls a run off when the guard is dropped.
+    pub(crate) fn guard(self: &Arc<Self>, run: RunId) -> Guard {
+        Guard {
+            runs: Arc::clone(self),
+            run: Some(run),
+        }
+    }
+
+    /// Calls a run off without waiting for its end.
+    fn call_off(&self, id: RunId) {
+        let mut state = self.lock();
+        state.maps.retire(id);
+        if let Some(entry) = state.entries.get_mut(&id) {
+            if entry.run.state == State::Running {
+                entry.run.state = State::Cancelled;
+            }
+            entry.stop.send_replace(true);
+        }
     }
 
     /// Calls off the runs for which `wanted` holds no more.

@@ -63,6 +63,7 @@ pub(crate) async fn run<G: Groups>(
             order = task.orders.orders.recv() => order.map_or(Cause::Orphaned, Cause::Order),
             Some(ended) = task.probes.join_next_with_id() => Cause::Ended(ended),
             () = task.dialer.feed.changed() => Cause::News,
+            () = task.groups.woken() => Cause::Used,
             () = sleep_until(wake.into()) => Cause::Time,
         };
         match cause {
@@ -73,6 +74,8 @@ pub(crate) async fn run<G: Groups>(
                 sleep(GATHER).await;
                 task.listen();
             }
+            // Its probes may have slept: the flow that came must not wait for the next round.
+            Cause::Used => task.learned = None,
             Cause::Time => {}
             Cause::Orphaned => break,
         }
@@ -86,6 +89,8 @@ enum Cause {
     Order(Command),
     Ended(Result<(Id, Outcome), JoinError>),
     News,
+    /// A group is in use again.
+    Used,
     Time,
     /// Nobody is left who could give orders.
     Orphaned,

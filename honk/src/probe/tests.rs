@@ -13,7 +13,7 @@ use honk_policy::{
     config::{CheckDns, CheckUrl},
     health::{
         GroupFacts, NodeFacts, Selection, Setup, TestStart, Touched, View,
-        measure::{Map, RunId},
+        measure::{Map, Measurements, RunId},
     },
     id::{Domain, Family, GroupId, MemberId, NodeId, Uuid},
     node::{Host, Node, Protocol, Server},
@@ -29,7 +29,7 @@ use tokio::{
 use super::{
     Groups, Plan, Prober,
     measure::{self, Fault, Request, Stage},
-    runs::{Busy, MAX_RUNS, Member, Order, Runs, State},
+    runs::{Busy, MAX_RUNS, Member, Order, Runs, Shared, State},
 };
 use crate::outbound::{Dialer, Settings};
 
@@ -275,6 +275,7 @@ struct World {
     nodes: Vec<Arc<Node>>,
     view: Mutex<Arc<View>>,
     judged: Notify,
+    woken: Notify,
 }
 
 const GROUP: GroupId = GroupId(Uuid::from_u128(1));
@@ -338,6 +339,10 @@ impl Groups for World {
         Vec::new()
     }
 
+    async fn woken(&self) {
+        self.woken.notified().await;
+    }
+
     fn node(&self, id: NodeId) -> Option<Arc<Node>> {
         self.nodes.iter().find(|n| n.id == id).cloned()
     }
@@ -367,6 +372,7 @@ impl Running {
             nodes: upstreams.iter().map(|u| Arc::clone(&u.node)).collect(),
             view: Mutex::default(),
             judged: Notify::new(),
+            woken: Notify::new(),
         });
         let (prober, orders) = Prober::new();
         let (stop, stopped) = watch::channel(false);
@@ -481,7 +487,59 @@ fn order(upstreams: &[&Upstream], concurrency: usize) -> Order {
         members: upstreams.iter().map(member).collect(),
         request: request("http://check.test/", Duration::from_secs(30)),
         concurrency,
+        shared: None,
     }
+}
+
+// H-060: what was asked of a node is not asked again for another group.
+#[tokio::test]
+async fn runs_that_belong_together_measure_equal_things_once() {
+    let (a, b) = (Upstream::start("a").await, Upstream::start("b").await);
+    let runs = Arc::new(Runs::default());
+    let shared = Arc::new(Shared::default());
+    let of_group = |n: u128, upstreams: &[&Upstream]| Order {
+        map: Map::Group(GroupId(Uuid::from_u128(n))),
+        shared: Some(Arc::clone(&shared)),
+        ..order(upstreams, 1)
+    };
+    let orders = [
+        of_group(1, &[&a]),
+        of_group(2, &[&a, &b]),
+        Order {
+            request: request("http://other.test/", Duration::from_secs(30)),
+            ..of_group(3, &[&a])
+        },
+    ];
+    for order in orders {
+        let id = runs.begin(order, dialer(), |_| {}).unwrap();
+        assert!(runs.ended(id).await.is_some());
+    }
+    let asked = |u: &Upstream| u.accepted.load(SeqCst);
+    assert_eq!((asked(&a), asked(&b)), (2, 1), "a: once for each URL");
+    for n in 1..4 {
+        let map = Map::Group(GroupId(Uuid::from_u128(n)));
+        let shown = |maps: &mut Measurements| {
+            let shown = maps.shown(map, MemberId::Node(a.id()));
+            shown.is_some_and(|s| s.foreign.is_none())
+        };
+        assert!(runs.maps(shown), "each map has its own");
+    }
+}
+
+#[tokio::test]
+async fn a_run_ends_with_its_guard() {
+    let upstream = Upstream::start("s").await;
+    upstream.does(Does::Silence);
+    let runs = Arc::new(Runs::default());
+    let id = runs
+        .begin(order(&[&upstream], 1), dialer(), |_| {})
+        .unwrap();
+    let guard = runs.guard(id);
+    until(|| upstream.open.load(SeqCst) == 1).await;
+    drop(guard);
+    assert_eq!(runs.ended(id).await.map(|run| run.state), None);
+    assert_eq!(runs.run(id).unwrap().state, State::Cancelled);
+    until(|| upstream.open.load(SeqCst) == 0).await;
 }
 
 #[tokio::test]

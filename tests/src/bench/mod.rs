@@ -12,6 +12,7 @@ mod groups;
 mod load;
 mod packets;
 mod policy;
+mod probes;
 mod relay_udp;
 mod score;
 mod seat;
@@ -43,7 +44,7 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases (`direct`, `relay`, `udp`, `datapath`, `packets`, `policy`); all when empty.
+    /// Names of cases (`direct`, `relay`, `udp`, `datapath`, `packets`, `policy`, `probes`); all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -124,6 +125,10 @@ pub fn run(settings: &Settings) -> Result<()> {
         sink.add(policy::figures()?.into_iter().map(figure_line).collect())?;
         sink.add(groups::figures()?.into_iter().map(figure_line).collect())?;
         sink.add(score::figures().into_iter().map(figure_line).collect())?;
+    }
+    if wants("probes") {
+        let figures = probes::figures(settings.quick)?;
+        sink.add(figures.into_iter().map(figure_line).collect())?;
     }
     print_table(&sink.lines);
     Ok(())

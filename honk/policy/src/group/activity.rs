@@ -7,12 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Activity(AtomicBool);
 
 impl Activity {
-    /// Notes a use.
-    pub(super) fn touch(&self) {
+    /// Notes a use; true when it is the first one since somebody looked.
+    pub(super) fn touch(&self) -> bool {
         // Nearly always nothing is to be written, and the line stays shared between cores.
-        if !self.0.load(Ordering::Relaxed) {
-            self.0.store(true, Ordering::Relaxed);
-        }
+        !self.0.load(Ordering::Relaxed) && !self.0.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it was used since the last call.

@@ -29,6 +29,9 @@ pub struct Selected<'t> {
     /// The outermost group ranks by latency and has measured nothing yet (G-138): its
     /// [rivals](super::Rival) are as good.
     pub cold: bool,
+    /// Whoever probes the members of the groups on the way should look: one may be in use again
+    /// after a pause (G-136).
+    pub woke: bool,
 }
 
 /// What decided a selection.
@@ -280,11 +283,10 @@ impl Way {
         }
     }
 
-    /// Marks all groups as used.
-    pub(super) fn touch(&self) {
-        for activity in &self.activities {
-            activity.touch();
-        }
+    /// Marks all groups as used; true when that is news for one of them.
+    pub(super) fn touch(&self) -> bool {
+        let news = self.activities.iter().map(|activity| activity.touch());
+        news.fold(false, |any, new| any | new)
     }
 }
 

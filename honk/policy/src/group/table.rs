@@ -293,9 +293,7 @@ impl GroupTable {
         let pick = self.live[index].tops[network][target].as_ref();
         let pick = pick.map_err(|refuse| *refuse)?;
         let (leaf, way) = pick.lead.follow(apply);
-        if apply {
-            way.touch();
-        }
+        let woke = apply && way.touch();
         let leaf = &self.shape.leaves[leaf as usize];
         let served_by_final = pick.source == Source::Final;
         Ok(Selected {
@@ -312,6 +310,7 @@ impl GroupTable {
                 _ => None,
             },
             cold: pick.cold,
+            woke,
         })
     }
 
@@ -491,5 +490,6 @@ fn built_in(node: &'static Arc<Node>) -> Selected<'static> {
         source: Source::First,
         final_used: None,
         cold: false,
+        woke: false,
     }
 }

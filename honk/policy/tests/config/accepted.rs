@@ -514,7 +514,7 @@ fn what_is_not_served_is_said() {
         ("global { dial_mode: domain }", &[]),
         ("global { dial_mode: Domain++ sniffing_timeout: 30ms }", &[]),
         ("global { wan_interface: auto mptcp: yes }", &["mptcp"]),
-        ("global { auto_ping_delay: 3s }", &["auto_ping_delay"]),
+        ("global { test_concurrency: 3 }", &["test_concurrency"]),
         (
             "global { bootstrap_resolver: tcp://192.0.2.1 }",
             &["bootstrap_resolver"],

@@ -52,6 +52,7 @@ impl Asked {
             url,
             timeout,
             concurrency: None,
+            shared: None,
         })
     }
 }

@@ -158,3 +158,12 @@ fn flows_that_final_serves_are_counted_as_such() {
     let counted = world.engine.gatekeeper.unselected();
     assert_eq!(counted, [(("proxy".into(), "udp", "final"), 1)].into());
 }
+
+// G-136: whoever probes need not wait for its next look.
+#[tokio::test]
+async fn the_first_flow_of_a_group_is_told_at_once() {
+    let world = World::new(&CONFIG.replace("policy: select", "policy: urltest"));
+    let gate = &world.engine.gatekeeper;
+    admit(&world, &flow(Tcp, "203.0.113.1:80")).unwrap();
+    gate.woken().await;
+}

@@ -219,6 +219,7 @@ impl Engine {
         self.reloads.phase("drain");
         let draining = Instant::now();
         self.settle(&before, &next, abort);
+        self.changed();
         let waits = subscriptions.waits();
         self.subscriptions.adopt(subscriptions, &next.config.nodes);
         self.tell_groups(&next, waits);

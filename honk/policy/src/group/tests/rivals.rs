@@ -134,3 +134,20 @@ fn an_urltest_group_is_cold_until_one_of_its_leaves_is_measured() {
     let gone = told(&one, &Seen::default().tcp(4, DOWN)).table;
     assert!(cold(&gone, "fast", Network::Tcp));
 }
+
+// G-136
+#[test]
+fn the_first_flow_after_a_pause_is_news_for_whoever_probes() {
+    let groups = [
+        all("fast").policy(Policy::UrlTest),
+        nest("outer", &["fast"]),
+    ];
+    let table = table(&four(), &groups);
+    let slot = at(&table, "outer").slot;
+    let peek = || table.select(slot, Network::Tcp, Family::V4).unwrap().woke;
+    let flow = || table.apply(slot, Network::Tcp, Family::V4).unwrap().woke;
+    assert!(!peek());
+    assert!(flow() && !flow(), "once is enough");
+    assert!(at(&table, "fast").activity().take());
+    assert!(!peek() && flow());
+}
