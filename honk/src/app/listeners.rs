@@ -20,11 +20,15 @@ use crate::{
         server::{ApiSocket, Peers},
         tcp::ApiListener,
     },
+    socket,
     state::{
         dirs::{Dirs, Env},
         secret,
     },
 };
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
 
 /// What the configuration says about listeners.
 #[derive(Debug)]
@@ -117,7 +121,7 @@ impl Listeners {
             self.warn("api-open", text);
             return None;
         }
-        match ApiListener::bind(address) {
+        match socket::listen(address, BACKLOG).and_then(ApiListener::new) {
             Ok(listener) => {
                 let address = listener.address();
                 tracing::info!(target: "honk::api", %address, "{what} listens");
