@@ -89,3 +89,27 @@ fn a_server_that_ends_at_once_ends_the_flow_after_its_bytes() {
         }
     }
 }
+
+#[test]
+fn a_node_that_holds_answers_back_is_noticed() {
+    let addr = play(|mut stream| {
+        // Nagle is on for accepted sockets: the reply waits until the method is acknowledged.
+        let request = greet(&mut stream, None);
+        let _ = stream.write_all(&OK_REPLY);
+        if request.get(1) == Some(&1) {
+            let _ = io::copy(&mut stream.try_clone().unwrap(), &mut stream);
+        }
+        take(&mut stream, 1);
+    });
+    let node = socks5(addr, None);
+    let bed = bed(World::through(Arc::clone(&node)));
+    exchange(&mut bed.client(), b"first");
+    let state = bed.loops.shared.dialer.server(&node);
+    until("the test of the server", || state.holds_back());
+    // Delayed acknowledgements would cost every flow 40 ms; a busy machine only some.
+    until("a flow without a delayed acknowledgement", || {
+        let begun = Instant::now();
+        exchange(&mut bed.client(), b"again");
+        begun.elapsed() < Duration::from_millis(35)
+    });
+}
