@@ -2,6 +2,8 @@
 
 mod banner;
 
+mod measure;
+
 use axum::{
     body::Body,
     http::{Method, Request, StatusCode, header},
@@ -525,96 +527,6 @@ async fn validation_finds_what_a_reload_would() {
     )
     .await;
     assert_eq!(status, StatusCode::FORBIDDEN);
-}
-
-#[tokio::test]
-async fn measurements_fail_with_their_stage_and_are_kept_by_group() {
-    // Port 1 of loopback: nobody listens there.
-    let config = CONFIG.replace("192.0.2.1:1080", "127.0.0.1:1").replace(
-        "policy: select",
-        "policy: select ping_url: 'http://check.test/x' ping_timeout: 9s",
-    );
-    let world = World::new(&config);
-    let group = proxy(&world).await;
-    let id = group["id"].as_str().unwrap();
-    let node = group["members"][0]["id"].as_str().unwrap();
-    let path = format!("/api/v1/nodes/{node}/delay-test");
-    let (status, body) = call(&world, Method::POST, &path, None).await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
-
-    world.measure();
-    let asked = json!({ "group_id": id });
-    let (status, body) = call(&world, Method::POST, &path, Some(asked)).await;
-    assert_eq!(status, StatusCode::OK, "{body}");
-    assert_eq!(
-        (&body["ok"], &body["delay_ms"]),
-        (&json!(false), &Value::Null)
-    );
-    assert_eq!(body["error"]["stage"], "dial");
-    assert_eq!(body["url"], "http://check.test/x");
-    assert_eq!(body["timeout_ms"], 9000);
-    let kept = get(&world, &format!("/api/v1/groups/{id}/measurements")).await;
-    let first = &kept["items"][0];
-    assert!(
-        first["sample"]["error"]
-            .as_str()
-            .unwrap()
-            .starts_with("a → check.test — dial: ")
-    );
-    assert_eq!(
-        (&first["foreign"], &first["pending"]),
-        (&json!(false), &json!(false))
-    );
-    assert_eq!(kept["items"][1]["sample"], Value::Null);
-
-    let test = format!("/api/v1/groups/{id}/test");
-    let (status, body) = call(&world, Method::POST, &test, None).await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
-    for (asked, want) in [
-        (json!({ "url": "ftp://x/" }), StatusCode::BAD_REQUEST),
-        (json!({ "timeout_ms": 99 }), StatusCode::BAD_REQUEST),
-        (json!({ "group_id": node }), StatusCode::NOT_FOUND),
-    ] {
-        let (status, body) = call(&world, Method::POST, &path, Some(asked)).await;
-        assert_eq!(status, want, "{body}");
-    }
-}
-
-#[tokio::test]
-async fn a_run_is_begun_seen_and_called_off() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent = listener.local_addr().unwrap().to_string();
-    let world = World::new(&CONFIG.replace("192.0.2.1:1080", &silent));
-    world.measure();
-    let group = proxy(&world).await;
-    let id = group["id"].as_str().unwrap();
-    let asked = json!({ "kind": "delay", "scope": { "group_id": id }, "concurrency": 1,
-        "timeout_ms": 30_000 });
-    let (status, run) = call(&world, Method::POST, "/api/v1/tests", Some(asked.clone())).await;
-    assert_eq!(status, StatusCode::ACCEPTED, "{run}");
-    assert_eq!(
-        (&run["state"], &run["total"]),
-        (&json!("running"), &json!(2))
-    );
-    let run = run["id"].as_str().unwrap();
-    let (status, body) = call(&world, Method::POST, "/api/v1/tests", Some(asked.clone())).await;
-    assert_eq!(status, StatusCode::CONFLICT);
-    assert_eq!(body["error"]["code"], "already_running");
-    assert_eq!(body["error"]["details"]["id"], run);
-    let path = format!("/api/v1/groups/{id}/measurements");
-    assert_eq!(get(&world, &path).await["items"][0]["pending"], true);
-
-    let (status, body) = call(&world, Method::POST, "/api/v1/tests?toggle=1", Some(asked)).await;
-    assert_eq!((status, &body["cancelled"]), (StatusCode::OK, &json!(true)));
-    let run = get(&world, &format!("/api/v1/tests/{run}")).await;
-    assert_eq!(
-        (&run["state"], &run["done"]),
-        (&json!("cancelled"), &json!(0))
-    );
-    assert_eq!(get(&world, &path).await["items"][0]["pending"], false);
-    assert_eq!(get(&world, "/api/v1/tests").await["total"], 1);
-    let (status, _) = call(&world, Method::DELETE, "/api/v1/tests/77", None).await;
-    assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
