@@ -275,13 +275,7 @@ mod tests {
         assert_eq!(data["data"]["status"]["state"], "running");
         assert_eq!(data["data"]["groups"][0]["name"], "proxy");
 
-        let group = world
-            .engine
-            .snapshot()
-            .groups
-            .group_named("proxy")
-            .unwrap()
-            .id;
+        let group = world.group("proxy");
         let other = format!("?groups={}", uuid::Uuid::nil());
         let mut others = open(&router, &other, None).await.into_body();
         let request = Request::put("/proxies/proxy").body(Body::from(r#"{"name":"b"}"#));

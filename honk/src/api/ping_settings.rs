@@ -195,13 +195,7 @@ mod tests {
         );
         let world = World::new(&config);
         world.measure();
-        let id = world
-            .engine
-            .snapshot()
-            .groups
-            .group_named("proxy")
-            .unwrap()
-            .id;
+        let id = world.group("proxy");
         let of_group = format!("/groups/{}/ping-settings", id.0);
         let all = "/ping-settings";
         let holds = async |path: &str| {

@@ -17,7 +17,7 @@ use honk_common::{
     key::FlowKey,
     tables::RouteTables,
 };
-use honk_policy::id::Network;
+use honk_policy::id::{GroupId, Network};
 
 use super::{
     engine::{Engine, Parts},
@@ -234,6 +234,11 @@ routing { dip(10.0.0.0/8) -> direct
 ";
 
 impl World {
+    /// The group of that name, which must be there.
+    pub(crate) fn group(&self, name: &str) -> GroupId {
+        self.engine.snapshot().groups.group_named(name).unwrap().id
+    }
+
     /// Lets people measure, without probing by itself. Must be called inside a tokio runtime.
     pub(crate) fn measure(&self) {
         let dialer = crate::outbound::Dialer::new(crate::outbound::Settings {

@@ -35,6 +35,17 @@ pub(super) struct Scope {
     pub(super) target: TargetScope,
 }
 
+#[cfg(test)]
+impl Scope {
+    /// TCP flows of one group, whatever their target.
+    pub(super) const TEST: Self = Self {
+        group: GroupKey(1),
+        network: Network::Tcp,
+        family: None,
+        target: TargetScope::Any,
+    };
+}
+
 /// Whether a scope is about one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetScope {

@@ -51,18 +51,11 @@ mod tests {
 
     use super::*;
     use crate::score::{
-        cell::{Cell, Layers, Scope, TargetScope},
+        cell::{Cell, Layers, Scope},
         clock::T,
-        ids::{GroupKey, key},
+        ids::key,
         outcome::Marks,
         snapshot::Snapshot,
-    };
-
-    const SCOPE: Scope = Scope {
-        group: GroupKey(1),
-        network: crate::id::Network::Tcp,
-        family: None,
-        target: TargetScope::Any,
     };
 
     fn row(number: u128, ok: f64, bad: f64, streak: u32) -> Row {
@@ -83,7 +76,7 @@ mod tests {
             node: key(number),
             index: number as usize,
             member: 0,
-            known: Snapshot::read(T::START, &SCOPE, layers),
+            known: Snapshot::read(T::START, &Scope::TEST, layers),
             eligible: false,
             utility: 0.0,
         }

@@ -85,22 +85,15 @@ pub(super) fn margin(completions: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::score::{
-        cell::{Layers, Scope, TargetScope},
+        cell::{Layers, Scope},
         clock::T,
-        ids::{GroupKey, key},
+        ids::key,
         snapshot::Snapshot,
-    };
-
-    const SCOPE: Scope = Scope {
-        group: GroupKey(1),
-        network: crate::id::Network::Tcp,
-        family: None,
-        target: TargetScope::Any,
     };
 
     /// A mature candidate that is fit.
     fn row(number: u128, utility: f64) -> Row {
-        let mut known = Snapshot::read(T::START, &SCOPE, Layers::default());
+        let mut known = Snapshot::read(T::START, &Scope::TEST, Layers::default());
         known.completions = 8.0;
         Row {
             node: key(number),

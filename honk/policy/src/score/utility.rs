@@ -142,17 +142,10 @@ fn scoped(base: f64, own: Layered, best: [Option<f64>; 2], good: Good) -> f64 {
 mod tests {
     use super::*;
     use crate::score::{
-        cell::{Layers, Scope, TargetScope},
+        cell::{Layers, Scope},
         clock::T,
-        ids::{GroupKey, key},
+        ids::key,
         snapshot::Snapshot,
-    };
-
-    const SCOPE: Scope = Scope {
-        group: GroupKey(1),
-        network: crate::id::Network::Tcp,
-        family: None,
-        target: TargetScope::Any,
     };
 
     fn perf(value: f64) -> Option<Perf> {
@@ -170,7 +163,7 @@ mod tests {
     }
 
     fn row(number: u128, change: impl FnOnce(&mut Snapshot)) -> Row {
-        let mut known = Snapshot::read(T::START, &SCOPE, Layers::default());
+        let mut known = Snapshot::read(T::START, &Scope::TEST, Layers::default());
         known.reliability.rate = 1.0;
         change(&mut known);
         Row {

@@ -26,13 +26,7 @@ routing { fallback: proxy }
 
 async fn patch(world: &World, query: &str, tag: Option<&str>, body: &Value) -> (u16, Value) {
     let router = crate::api::router(world.engine.clone());
-    let id = world
-        .engine
-        .snapshot()
-        .groups
-        .group_named("proxy")
-        .unwrap()
-        .id;
+    let id = world.group("proxy");
     let request = Request::patch(format!("/api/v1/groups/{}{query}", id.0))
         .header(header::CONTENT_TYPE, "application/merge-patch+json");
     let request = match tag {
