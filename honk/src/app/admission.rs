@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-const DNS: u16 = 53;
+pub(super) const DNS: u16 = 53;
 
 /// Label values of `kind` of decisions taken in userspace.
 pub(crate) const KINDS: [&str; 4] = ["direct", "block", "group", "must"];
@@ -448,7 +448,7 @@ impl Gatekeeper {
     /// The entry of a flow that is not carried would keep its packets coming here.
     pub(super) fn give_up(&self, flow: &NewFlow, key: &FlowKey) {
         if has_entry(flow) {
-            self.kernel.release(key);
+            self.kernel.release(key, false);
         }
     }
 }

@@ -70,8 +70,8 @@ impl Kernel for Datapath {
         Self::claim(self, key, seen);
     }
 
-    fn release(&self, key: &FlowKey) {
-        Self::release(self, key);
+    fn release(&self, key: &FlowKey, fin_seen: bool) {
+        Self::release(self, key, fin_seen);
     }
 
     fn hand_back(&self, key: &FlowKey, mark: u32) -> bool {

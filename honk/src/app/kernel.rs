@@ -74,8 +74,9 @@ pub(crate) trait Kernel: Send + Sync + std::fmt::Debug + 'static {
     fn lookup(&self, key: &FlowKey) -> Option<FlowVal>;
     /// Takes ownership of a flow's entry.
     fn claim(&self, key: &FlowKey, seen: &FlowVal);
-    /// Gives it up and removes it.
-    fn release(&self, key: &FlowKey);
+    /// Gives it up. `fin_seen` says that the kernel saw the client end the connection, so that
+    /// it knows already.
+    fn release(&self, key: &FlowKey, fin_seen: bool);
     /// Makes a claimed UDP flow direct and gives its entry up without removing it; false when
     /// the entry is gone or serves another flow as well.
     fn hand_back(&self, key: &FlowKey, mark: u32) -> bool;

@@ -17,7 +17,7 @@ use honk_common::key::{FlowKey, PROTO_TCP, PROTO_UDP};
 use honk_policy::id::Network;
 use tokio::sync::Notify;
 
-use super::kernel::Kernel;
+use super::{admission::DNS, kernel::Kernel};
 use crate::{
     clock,
     flow::{CloseReason, FlowEntry, FlowSink, NewFlow},
@@ -311,7 +311,10 @@ impl FlowSink for Registry {
         // A cancelled flow ends for the reason it was cancelled for, however the relay saw it.
         let reason = entry.cancel.reason().unwrap_or(reason);
         if has_entry(&entry.flow) {
-            self.kernel.release(&key_of(&entry.flow));
+            // Queries are carried one by one: there the end of the server ends the flow too.
+            let relayed = entry.flow.network == Network::Tcp && entry.flow.target.0.port() != DNS;
+            let fin_seen = relayed && reason == CloseReason::Eof;
+            self.kernel.release(&key_of(&entry.flow), fin_seen);
         }
         let Some(entry) = lock(self.shard(entry.id)).remove(&entry.id) else {
             return;

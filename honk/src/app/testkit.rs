@@ -166,7 +166,7 @@ impl Kernel for FakeKernel {
         self.note(Asked::Claim(*key));
     }
 
-    fn release(&self, key: &FlowKey) {
+    fn release(&self, key: &FlowKey, _: bool) {
         self.note(Asked::Release(*key));
     }
 

@@ -47,7 +47,7 @@ impl Claims {
 
     /// Gives an entry back after its relay ended. A TCP entry lingers as closing, so that the
     /// last packets of both sides still meet the proxy's socket and none leaves directly.
-    pub(super) fn release(&self, flows: &Flows, key: &FlowKey) {
+    pub(super) fn release(&self, flows: &Flows, key: &FlowKey, fin_seen: bool) {
         let isn = {
             let mut table = self.lock();
             let Some(claim) = table.get_mut(key) else {
@@ -61,7 +61,9 @@ impl Claims {
             table.remove(key);
             isn
         };
-        let result = if key.proto == PROTO_TCP {
+        let result = if key.proto == PROTO_TCP && fin_seen {
+            Ok(())
+        } else if key.proto == PROTO_TCP {
             set_closing(flows, key, isn)
         } else {
             flows.delete(key).map(drop)

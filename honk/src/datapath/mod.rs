@@ -251,10 +251,10 @@ impl Datapath {
         shared.claims.claim(key, seen);
     }
 
-    /// Ends a claim; the entry goes.
-    pub(crate) fn release(&self, key: &FlowKey) {
+    /// Ends a claim; the entry goes. `fin_seen` says that it is closing already.
+    pub(crate) fn release(&self, key: &FlowKey, fin_seen: bool) {
         let shared = &self.0.shared;
-        shared.claims.release(&shared.maps.flow, key);
+        shared.claims.release(&shared.maps.flow, key, fin_seen);
     }
 
     /// Makes a claimed UDP flow direct in the kernel and ends the claim; the entry stays. False

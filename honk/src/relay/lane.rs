@@ -4,8 +4,11 @@ use std::io;
 
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
-use super::{End, Shop};
-use crate::socket::pipe::{Pipe, cannot_splice};
+use super::{End, Shop, whole};
+use crate::socket::{
+    self,
+    pipe::{Pipe, cannot_splice},
+};
 
 /// A lane that has moved this much is bulk and gets a pipe.
 const BULK: u64 = 128 << 10;
@@ -224,6 +227,13 @@ impl Lane {
         let skipped = from.skip.min(n);
         from.skip -= skipped;
         let data = &buffer[skipped..n];
+        if from.unacknowledged {
+            from.unacknowledged = false;
+            if !whole::is_request(data) {
+                // It may be waiting for this before it sends the rest.
+                socket::delay_acks(&from.fd, false);
+            }
+        }
         if data.is_empty() {
             return Ok(true);
         }

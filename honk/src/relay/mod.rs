@@ -6,6 +6,7 @@
 //! buffer all flows of a loop share; an idle flow owns no buffer and no pipe.
 
 mod lane;
+mod whole;
 
 use std::{io, os::fd::OwnedFd};
 
@@ -52,6 +53,8 @@ pub(crate) struct End {
     pub(crate) fin: bool,
     /// Bytes in front of the stream that have been looked at and are nobody's data.
     pub(crate) skip: usize,
+    /// Its first segment is not acknowledged until there is an answer.
+    pub(crate) unacknowledged: bool,
 }
 
 impl End {
@@ -64,6 +67,15 @@ impl End {
             hangup: false,
             fin: false,
             skip: 0,
+            unacknowledged: false,
+        }
+    }
+
+    /// The end of a client, as its listener has prepared it.
+    pub(crate) fn client(fd: OwnedFd) -> Self {
+        Self {
+            unacknowledged: true,
+            ..Self::new(fd)
         }
     }
 }

@@ -164,6 +164,9 @@ pub(crate) fn prepare_listener(listener: &impl AsFd) -> io::Result<()> {
     // may have as its default for the wide side, costs a timer per burst here and gains
     // nothing. Where the kernel lacks it, the default stays.
     let _ = set_tcp_congestion(listener, LAN_CONGESTION);
+    // The answer can acknowledge a request. Who finds that a client has more to say than its
+    // first segment takes this back.
+    delay_acks(listener, true);
     Ok(())
 }
 

@@ -247,7 +247,7 @@ fn a_reused_port_keeps_its_new_entry() {
         let second = entry(2, 200);
         flow.put(&key, &second).unwrap();
         dp.claim(&key, &second);
-        dp.release(&key);
+        dp.release(&key, false);
         assert_eq!(state(), FLOW_ACTIVE, "the second relay still runs");
         let claimed = || {
             dp.counters()
@@ -258,12 +258,17 @@ fn a_reused_port_keeps_its_new_entry() {
                 .entries
         };
         assert_eq!(claimed(), 1);
-        dp.release(&key);
+        dp.release(&key, false);
         assert_eq!(state(), FLOW_CLOSING);
+        // Where the client's FIN was seen, the kernel has done it: nothing is written.
+        flow.put(&key, &second).unwrap();
+        dp.claim(&key, &second);
+        dp.release(&key, true);
+        assert_eq!((state(), claimed()), (FLOW_ACTIVE, 0));
         // A third connection that nobody has claimed yet.
         dp.claim(&key, &second);
         flow.put(&key, &entry(3, 300)).unwrap();
-        dp.release(&key);
+        dp.release(&key, false);
         assert_eq!(state(), FLOW_ACTIVE);
         assert_eq!(claimed(), 0);
         dp.stop().unwrap();

@@ -35,9 +35,9 @@ fn tcp_is_accepted_with_its_destination() {
             client.read_exact(&mut back).unwrap();
             assert_eq!(back, big);
             drop(sender.join().unwrap().unwrap());
-            dp.release(&key);
+            dp.release(&key, false);
             assert_eq!(state(&dp), Some(FLOW_CLOSING), "lingers for late packets");
-            dp.release(&key);
+            dp.release(&key, false);
         }
         let counters = dp.counters();
         let proxied = counters.stats.iter().find(|(n, _)| *n == "proxy_new");
@@ -87,7 +87,7 @@ fn udp_comes_in_and_replies_carry_the_asked_address() {
             reply.send_to(&message, from).unwrap();
             let n = client.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..n], message);
-            dp.release(&key);
+            dp.release(&key, false);
             assert!(dp.lookup(&key).is_none());
         }
         dp.stop().unwrap();

@@ -33,8 +33,9 @@ use crate::{
 pub(super) enum Early {
     /// Bytes behind the answer, taken off the socket with it.
     Read(Vec<u8>),
-    /// Everything is still in the socket, with this much of the answer in front.
-    Unread(usize),
+    /// Everything is still in the socket, with this much of the answer in front, and whether
+    /// there is something behind it.
+    Unread(usize, bool),
 }
 
 impl Worker {
@@ -116,7 +117,7 @@ impl Worker {
                 Ok(Progress::Done(used)) => {
                     // Empty as a rule: most servers send nothing before they are asked.
                     let early = if dial.pipelined {
-                        Early::Unread(used)
+                        Early::Unread(used, n > used)
                     } else {
                         Early::Read(scratch.get(used..n).unwrap_or(&[]).to_vec())
                     };
@@ -171,36 +172,48 @@ impl Worker {
             return self.hand_to_dns(token, client, socket, early);
         }
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
-        let (early, skip) = match early {
-            Early::Read(bytes) => (bytes, 0),
-            Early::Unread(length) => (Vec::new(), length),
+        let (early, (skip, behind)) = match early {
+            Early::Read(bytes) => (bytes, (0, false)),
+            Early::Unread(length, behind) => (Vec::new(), (length, behind)),
         };
         let server_end = End {
             fd: socket,
-            readable: ended || skip > 0 || flags.contains(EventFlags::IN),
+            readable: ended || behind || flags.contains(EventFlags::IN),
             writable: true,
             hangup: ended,
             fin: flags.contains(EventFlags::RDHUP) && !flags.contains(EventFlags::ERR),
             skip,
+            unacknowledged: false,
         };
         // Dropping the dial gives its permit back.
-        flow.phase = Phase::Relaying(Box::new(Relay::new(End::new(client), server_end, early)));
+        flow.phase = Phase::Relaying(Box::new(Relay::new(End::client(client), server_end, early)));
         flow.clock = self.now;
         flow.guard.entry.carrier.store(COPY, Ordering::Relaxed);
         flow.unproven = server;
         self.step(token);
+        // The answer can wait for what comes behind it, if the client's bytes acknowledged it.
+        if skip > 0
+            && let Some(flow) = self.flows.get_mut(token)
+            && flow.guard.entry.counters.up.load(Ordering::Relaxed) == 0
+            && let Phase::Relaying(relay) = &mut flow.phase
+        {
+            relay.server.readable = true;
+            self.step(token);
+        }
     }
 
     /// A connection to port 53 is carried message by message, elsewhere.
     fn hand_to_dns(&mut self, token: Token, client: OwnedFd, server: OwnedFd, early: Early) {
         let early = match early {
             Early::Read(bytes) => bytes,
-            Early::Unread(length) => {
+            Early::Unread(length, _) => {
                 // They have been seen, so they are there to be taken.
                 let _ = net::recv(&server, &mut vec![0; length][..], RecvFlags::empty());
                 Vec::new()
             }
         };
+        // Some clients send the length of a query in a segment of its own.
+        socket::delay_acks(&client, false);
         // The client is not watched before the relay.
         let _ = epoll::delete(&self.epoll, &server);
         if let Some(Flow { guard, seat, .. }) = self.flows.remove(token) {

@@ -121,7 +121,7 @@ impl Worker {
         };
         dial.connected = true;
         let Some(server) = &dial.server else {
-            return self.relay(token, flags, Early::Unread(0));
+            return self.relay(token, flags, Early::Unread(0, false));
         };
         if let Some(candidates) = &dial.candidates {
             candidates.worked();
