@@ -33,10 +33,13 @@ pub(crate) fn well_formed(path: &str) -> bool {
 pub(crate) fn expand(root: &str, pattern: &str, loader: &mut dyn Loader) -> Vec<String> {
     let base = if pattern.starts_with('/') { "" } else { root };
     let mut paths = vec![base.to_owned()];
-    for part in pattern
+    let mut parts = pattern
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
-    {
+        .peekable();
+    while let Some(part) = parts.next() {
+        // A file in the place of a directory is no match.
+        let inner = parts.peek().is_some();
         let mut next = Vec::new();
         for path in paths {
             if !is_pattern(part) {
@@ -45,12 +48,9 @@ pub(crate) fn expand(root: &str, pattern: &str, loader: &mut dyn Loader) -> Vec<
             }
             let dir = if path.is_empty() { "/" } else { &path };
             let names = loader.list(dir);
-            next.extend(
-                names
-                    .iter()
-                    .filter(|name| matches(part, name))
-                    .map(|name| format!("{path}/{name}")),
-            );
+            let names = names.iter().filter(|name| matches(part, name));
+            let found = names.map(|name| format!("{path}/{name}"));
+            next.extend(found.filter(|path| !inner || loader.is_dir(path)));
         }
         next.sort();
         next.truncate(MATCHES);

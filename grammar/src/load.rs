@@ -355,16 +355,21 @@ impl<'a> Load<'a> {
         let (severity, message) = if glob::is_pattern(text) {
             (Severity::Note, format!("no file matches `{whole}`"))
         } else {
-            (
-                Severity::Warning,
-                format!("there is no file `{whole}` to include"),
-            )
+            let why = match self.loader.canonical(&whole) {
+                _ if self.loader.is_dir(&whole) => format!("`{whole}` is a directory"),
+                Ok(_) if !text.ends_with(".dae") => {
+                    format!("`{whole}` is not included: its name does not end in `.dae`")
+                }
+                _ => format!("there is no file `{whole}` to include"),
+            };
+            (Severity::Warning, why)
         };
-        let help = match text.ends_with(".dae") {
-            true => {
-                "relative paths start at the directory of the entry file, in included files too"
-            }
-            false => "only names that end in `.dae` are included",
+        let help = if message.ends_with("is a directory") {
+            "name its files: `directory/*.dae`"
+        } else if text.ends_with(".dae") {
+            "relative paths start at the directory of the entry file, in included files too"
+        } else {
+            "only names that end in `.dae` are included"
         };
         let diagnostic =
             Diagnostic::new(severity, "W308", "include-empty", Some(item.span), message).help(help);

@@ -36,6 +36,10 @@ impl Loader for Files {
             }
         }
         let path = format!("/{}", parts.join("/"));
+        let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
+        if parents.any(|parent| self.0.contains_key(parent)) {
+            return Err(LoadError::Io("Not a directory".to_owned()));
+        }
         match self.0.get(&path) {
             Some(text) => match text.strip_prefix(b"-> ") {
                 Some(target) => Ok(String::from_utf8_lossy(target).into_owned()),
@@ -227,6 +231,48 @@ fn nothing_matched_is_a_note_for_patterns_and_a_warning_for_names() {
     let parsed = Files::new(&[("/etc/honk/main.dae", "include { d/*.dae gone.dae }")]).parse();
     let severities: Vec<Severity> = parsed.diagnostics.iter().map(|d| d.severity).collect();
     assert_eq!(severities, [Severity::Note, Severity::Warning]);
+}
+
+#[test]
+fn files_beside_the_directories_of_a_pattern_are_no_match() {
+    let parsed = Files::new(&[
+        ("/etc/honk/main.dae", "include { */rules.dae }"),
+        ("/etc/honk/other.dae", "}}}"),
+        ("/etc/honk/a/rules.dae", "global { a: 1 }"),
+        ("/etc/honk/b/rules.dae", "global { b: 1 }"),
+    ])
+    .parse();
+    assert_eq!(found(&parsed), []);
+    assert_eq!(keys(&parsed), ["a", "b"]);
+}
+
+#[test]
+fn a_name_that_gives_no_file_says_why() {
+    let parsed = Files::new(&[
+        (
+            "/etc/honk/main.dae",
+            "include { d gone.dae a.conf gone d.dae }",
+        ),
+        ("/etc/honk/d/x.dae", ""),
+        ("/etc/honk/d.dae/x.dae", ""),
+        ("/etc/honk/a.conf", ""),
+    ])
+    .parse();
+    let messages: Vec<&str> = parsed
+        .diagnostics
+        .iter()
+        .map(|d| d.message.as_str())
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "`/etc/honk/d` is a directory",
+            "there is no file `/etc/honk/gone.dae` to include",
+            "`/etc/honk/a.conf` is not included: its name does not end in `.dae`",
+            "there is no file `/etc/honk/gone` to include",
+            "`/etc/honk/d.dae` is a directory",
+        ]
+    );
 }
 
 #[test]

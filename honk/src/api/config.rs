@@ -65,7 +65,7 @@ pub(super) async fn validate(
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
     })?;
     Ok(Json(Validation {
-        ok: outcome.candidate.is_some(),
+        ok: outcome.is_sound(),
         diagnostics: outcome.findings.documents(),
     }))
 }

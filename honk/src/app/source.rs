@@ -90,6 +90,13 @@ pub(crate) struct Outcome {
     pub(crate) shares: Vec<Share>,
 }
 
+impl Outcome {
+    /// Whether nothing is wrong. A candidate runs also with errors that only cost a listener.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.candidate.is_some() && self.findings.tally().errors == 0
+    }
+}
+
 /// Loads the entry file and what it includes.
 pub(crate) fn load(spec: &Spec, purpose: Purpose, running: Option<Running<'_>>) -> Outcome {
     load_with(spec, &mut spec.files.clone(), purpose, running)
@@ -149,11 +156,12 @@ fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running
     if config::is_fatal(&list) {
         candidate = None;
     }
-    if purpose == Purpose::Run
-        && let Some(candidate) = &candidate
+    if let Some(candidate) = &candidate
         && candidate.config.global.lan_interface.is_empty()
+        && candidate.config.global.wan_interface.is_empty()
     {
-        let message = "no `lan_interface` is set: nothing is intercepted".to_owned();
+        let message =
+            "neither `lan_interface` nor `wan_interface` is set: nothing is taken".to_owned();
         let finding = Diagnostic::new(Severity::Warning, "", NO_LAN, None, message);
         list.push(finding.about("global", "lan_interface"));
     }

@@ -168,7 +168,7 @@ fn missing(status: &Status) -> Option<String> {
         return Some(format!("the gate is {}", status.datapath.gate));
     }
     if status.warnings.iter().any(|w| w.code == NO_LAN) {
-        return Some("nothing is intercepted because no lan_interface is set".to_owned());
+        return Some("nothing is taken: neither lan_interface nor wan_interface is set".to_owned());
     }
     let waiting = status.datapath.interfaces.iter().find(|i| !i.attached)?;
     Some(format!("interface {} is not attached", waiting.name))

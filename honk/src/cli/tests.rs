@@ -194,7 +194,10 @@ async fn a_daemon_without_an_interface_says_that_it_intercepts_nothing() {
         assert_eq!(served.code(&["reload"]).await, 0);
         let failure = served.honk(&["status", "--wait", "0"]).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Timeout);
-        assert!(failure.message.contains("no lan_interface"), "{failure}");
+        assert!(
+            failure.message.contains("neither lan_interface"),
+            "{failure}"
+        );
     }
     served.end().await;
 }
@@ -406,7 +409,7 @@ fn bodies_are_tested_without_a_daemon() {
     assert_eq!(test(b"socks5://192.0.2.1:1080#a\nfoo://x\n", "auto"), 10);
     assert_eq!(test(b"<html>", "auto"), 10);
     let missing = sub::test(&invocation().out, &dir.join("nothing"), "auto");
-    assert_eq!(missing.unwrap_err().exit.code(), 7);
+    assert_eq!(missing.unwrap_err().exit.code(), 3);
     let url = sub::test(
         &invocation().out,
         "https://h.example/canary".as_ref(),

@@ -51,7 +51,7 @@ pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Fail
         invocation.out.text(&text)?;
     } else if !invocation.out.quiet {
         let tally = outcome.findings.tally();
-        let word = if outcome.candidate.is_some() {
+        let word = if outcome.is_sound() {
             "valid"
         } else {
             "invalid"
@@ -102,9 +102,9 @@ fn known(codes: &[String], besides: Option<&str>) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, "usage", message))
 }
 
-/// 3 for errors, 10 for warnings that were denied.
+/// 3 for errors, also those that only cost a listener; 10 for warnings that were denied.
 fn verdict(outcome: &Outcome, documents: &[Diag], args: &Validate) -> Exit {
-    if outcome.candidate.is_none() {
+    if !outcome.is_sound() {
         return Exit::Config;
     }
     let allowed = |d: &Diag| args.allow.contains(&d.code);
@@ -128,7 +128,7 @@ fn document(
 ) -> Value {
     let tally = outcome.findings.tally();
     let mut data = json!({
-        "ok": outcome.candidate.is_some(),
+        "ok": outcome.is_sound(),
         "errors": tally.errors,
         "warnings": tally.warnings,
         "notes": tally.notes,
@@ -211,6 +211,31 @@ mod tests {
             exit("global { tproxy_prot: 1 }", &["--strict"]),
             Exit::Config
         );
+    }
+
+    #[test]
+    fn an_error_that_costs_a_listener_only_is_no_valid_configuration() {
+        let rest = "global { lan_interface: lan0 } routing { fallback: direct }";
+        for (keys, code) in [
+            (
+                "external_controller: '0.0.0.0:9090'\n secret: ''",
+                "api-open",
+            ),
+            ("external_controller: 'foo'", "api-address"),
+        ] {
+            let text = format!("{rest} experimental {{ clash_api {{ {keys} }} }}");
+            assert_eq!(exit(&text, &[]), Exit::Config, "{keys}");
+            assert_eq!(exit(&text, &["--strict"]), Exit::Config, "{keys}");
+            let spec = invocation().spec_or_here();
+            let load = |purpose| source::load_text(&spec, "t.dae", text.as_bytes(), purpose);
+            let checked = load(Purpose::Check);
+            let documents = checked.findings.documents();
+            assert!(documents.iter().any(|d| d.code == code), "{documents:?}");
+            let data = document(&checked, &documents, None, &args(&[]));
+            assert_eq!((&data["ok"], &data["errors"]), (&json!(false), &json!(1)));
+            // The daemon goes on without that listener.
+            assert!(load(Purpose::Run).candidate.is_some(), "{keys}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use honk_grammar::{
-    ast::{Annotation, Call, Decl, Item, Span, Value},
+    ast::{Annotation, Arg, Call, Decl, Item, Span, Value},
     diag::Diagnostic,
 };
 
@@ -69,6 +69,9 @@ pub(super) struct Reader<'a> {
     number: usize,
     /// Places of `add_latency` notes, which only urltest uses.
     latency: Vec<Span>,
+    /// Names that filters give in full and no node has, and whether one has another of them.
+    strangers: Vec<(String, Span)>,
+    known: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -78,6 +81,8 @@ impl<'a> Reader<'a> {
             names,
             number: 0,
             latency: Vec::new(),
+            strangers: Vec::new(),
+            known: false,
         }
     }
 
@@ -127,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     fn predicates(
-        &self,
+        &mut self,
         report: &mut Report<'_>,
         decl: &Decl,
         calls: &[Call],
@@ -163,6 +168,7 @@ impl<'a> Reader<'a> {
             if let Some(call) = calls.iter().find(|call| call.name.text == "bypass") {
                 report.unbuilt("group", "bypass()", call.span, "filter `bypass()` is");
             }
+            self.literals(report, calls);
             return FilterLine::Nodes(predicates.into_iter().flatten().collect());
         };
         let message = format!(
@@ -173,6 +179,44 @@ impl<'a> Reader<'a> {
         let finding = Diagnostic::warning("W904", "filter-ignored", span, message);
         report.push(with_help(finding, help).about("group", self.group));
         FilterLine::Ignored
+    }
+
+    /// Literals of filters that can be used: tags that no subscription has, names of no node.
+    fn literals(&mut self, report: &mut Report<'_>, calls: &[Call]) {
+        if self.names.partial {
+            return;
+        }
+        for call in calls {
+            let literal = |arg: &Arg| argument(arg).0.is_none();
+            let words = call.args.iter().filter(|arg| literal(arg));
+            let words = words.map(|arg| (argument(arg).1, arg.span));
+            let words = words.filter(|(text, _)| !text.is_empty());
+            match call.name.text.as_str() {
+                // Beside a pattern a tag may be one of others that come and go.
+                "subtag" if call.args.iter().all(literal) => {
+                    for (text, span) in words.filter(|(t, _)| !self.names.tags.contains(*t)) {
+                        let message = format!(
+                            "group `{}`: no subscription has the tag `{}`",
+                            shortened(self.group),
+                            shortened(text)
+                        );
+                        let tags = self.names.tags.iter().map(String::as_str);
+                        let help = report.did_you_mean(text, tags);
+                        let finding = Diagnostic::warning("W503", "subtag-unknown", span, message);
+                        report.push(with_help(finding, help).about("group", text));
+                    }
+                }
+                "name" if !self.names.subscriptions => {
+                    for (text, span) in words {
+                        match self.names.is_node(text) {
+                            true => self.known = true,
+                            false => self.strangers.push((text.to_owned(), span)),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     fn groups(&self, report: &mut Report<'_>, call: &Call, span: Span) -> FilterLine {
@@ -195,7 +239,7 @@ impl<'a> Reader<'a> {
                 }
                 tags.push(tag.to_owned());
                 let known = self.names.group(tag).is_some();
-                if !known && !self.names.subscriptions && !self.names.partial {
+                if !known && !self.names.partial {
                     let message = format!(
                         "group `{}`: nested group `{}` is not declared",
                         shortened(self.group),
@@ -240,8 +284,19 @@ impl<'a> Reader<'a> {
         fields.millis("add_latency")
     }
 
-    /// Reports what only urltest uses.
+    /// Reports what only urltest uses, and names without a node. (When all of them are wrong the
+    /// group is empty, which is told.)
     pub(super) fn finish(self, report: &mut Report<'_>, policy: Policy) {
+        for (name, span) in self.strangers.iter().filter(|_| self.known) {
+            let message = format!(
+                "group `{}`: no node is called `{}`",
+                shortened(self.group),
+                shortened(name)
+            );
+            let help = report.did_you_mean(name, self.names.all_nodes());
+            let finding = Diagnostic::warning("W503", "name-unknown", *span, message);
+            report.push(with_help(finding, help).about("group", name));
+        }
         for span in self.latency {
             if policy != Policy::UrlTest {
                 let message = format!("`add_latency` has no effect in a {} group", policy.name());

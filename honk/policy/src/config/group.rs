@@ -466,13 +466,22 @@ fn unused_keys(report: &mut Report<'_>, group: &str, policy: Policy, fields: &Fi
     }
 }
 
+/// Whether a name that a subscription could bring is near to a declared one. Names that differ
+/// in numbers only are those of a series.
+fn is_misspelt(name: &str, names: &Names) -> bool {
+    let letters = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    let own = letters(name);
+    let declared = names.all().filter(|known| letters(known) != own);
+    !honk_grammar::suggest(name, declared).is_empty()
+}
+
 /// W503 for names nobody declares, unless a subscription may still bring them.
 fn references(report: &mut Report<'_>, def: &GroupDef, fields: &Fields, names: &Names) {
-    if names.subscriptions || names.partial {
+    if names.partial {
         return;
     }
     let mut check = |name: &str, span: Span, slug: &'static str, what: &str| {
-        if names.is_outbound(name) {
+        if names.is_outbound(name) || names.subscriptions && !is_misspelt(name, names) {
             return;
         }
         let message = format!(

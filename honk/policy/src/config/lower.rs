@@ -128,7 +128,7 @@ pub fn examine(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Config, Vec<Dia
     settings.add("global", &fields);
     let mut places = Places::default();
     let items = sections.items("subscription");
-    let subscriptions = subscription::lower(&mut report, items, &mut places);
+    let subscriptions = subscription::lower(&mut report, items, &mut places, &mut names);
     names.subscriptions = subscriptions.iter().any(|s| s.enabled) || parsed.suspect("subscription");
     let bodies = group::declare(&mut report, sections.items("group"), &mut names);
     let nodes = node::lower(&mut report, sections.items("node"), &mut names);

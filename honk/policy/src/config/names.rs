@@ -1,6 +1,6 @@
 //! Names that rules, `default`, `final` and nested filters may use, and the ordinals they get.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use honk_grammar::ast::Span;
 
@@ -40,8 +40,10 @@ pub(super) struct Names {
     skipped: HashMap<String, Span>,
     /// Checks of references are off: their section could not be read.
     pub(super) partial: bool,
-    /// Names may still arrive at run time.
+    /// Names of nodes may still arrive at run time.
     pub(super) subscriptions: bool,
+    /// Tags of subscriptions.
+    pub(super) tags: HashSet<String>,
 }
 
 impl Names {
@@ -89,6 +91,16 @@ impl Names {
             self.target(name),
             Some(Target::Outbound(_) | Target::Node(_))
         )
+    }
+
+    /// Whether a static node has the name, usable or not.
+    pub(super) fn is_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name) || self.skipped.contains_key(name)
+    }
+
+    /// Names of static nodes, for suggestions.
+    pub(super) fn all_nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
     }
 
     /// Every declared name, for suggestions.

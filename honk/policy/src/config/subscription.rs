@@ -10,6 +10,7 @@ use honk_grammar::{
 use super::{
     decl,
     keys::SUBSCRIPTION_NOTES,
+    names::Names,
     places::Places,
     report::{Report, with_help},
     value::{host_port, shortened},
@@ -58,6 +59,7 @@ pub(super) fn lower(
     report: &mut Report<'_>,
     items: &[Item],
     places: &mut Places,
+    names: &mut Names,
 ) -> Vec<Subscription> {
     let mut subscriptions = Vec::new();
     let mut tags: HashMap<&str, Span> = HashMap::new();
@@ -79,6 +81,7 @@ pub(super) fn lower(
                 report.push(finding.about("subscription", &tag.text));
             } else {
                 tags.insert(&tag.text, tag.span);
+                names.tags.insert(tag.text.clone());
             }
         }
         if let Some(subscription) = one(report, item) {

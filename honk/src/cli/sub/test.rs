@@ -30,7 +30,8 @@ pub(in crate::cli) fn test(out: &Output, source: &Path, format: &str) -> Result<
     }
     let bytes = content(source).map_err(|e| {
         let exit = match e.kind() {
-            io::ErrorKind::NotFound => Exit::NotFound,
+            // As `validate` says of a file.
+            io::ErrorKind::NotFound => Exit::Config,
             io::ErrorKind::PermissionDenied => Exit::Permission,
             _ => Exit::Failure,
         };
@@ -89,6 +90,7 @@ fn document(body: &Body) -> serde_json::Value {
         "format": body.format.name(),
         "nodes": nodes,
         "entries": body.counts.entries,
+        "cut": body.counts.cut,
         "duplicates": body.counts.duplicate,
         "skipped": skipped.collect::<Vec<_>>(),
     })
@@ -120,7 +122,7 @@ fn tested(out: &Output, body: &Body, findings: &[Diagnostic]) -> String {
         "{}, {} of {}",
         body.format.name(),
         plural(body.members.len(), "node"),
-        entries(body.counts.entries)
+        entries(body.counts.entries + body.counts.cut)
     );
     if body.counts.duplicate > 0 {
         text.push_str(&format!(
@@ -148,5 +150,33 @@ fn entries(count: usize) -> String {
     match count {
         1 => "1 entry".to_owned(),
         n => format!("{n} entries"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use honk_policy::subscription::MAX_ENTRIES;
+
+    use super::*;
+    use crate::cli::tests::invocation;
+
+    #[test]
+    fn entries_that_were_left_out_are_counted() {
+        let port = |n: usize| 1 + n % 60_000;
+        let link = |n| format!("socks5://192.0.2.{}:{}\n", n / 250, port(n));
+        let list: String = (0..MAX_ENTRIES + 3).map(link).collect();
+        let body = subscription::parse(list.as_bytes(), None).unwrap();
+        let text = tested(&invocation().out, &body, &body.findings(""));
+        let first = text.lines().next().unwrap();
+        let all = format!("{} nodes of {} entries", MAX_ENTRIES, MAX_ENTRIES + 3);
+        assert!(first.ends_with(&all), "{first}");
+        assert_eq!(document(&body)["cut"], 3);
+    }
+
+    #[test]
+    fn a_missing_file_is_no_missing_node() {
+        let path = Path::new("/nonexistent/list.txt");
+        let failure = test(&invocation().out, path, "auto").unwrap_err();
+        assert_eq!(failure.exit, Exit::Config);
     }
 }

@@ -90,7 +90,8 @@ pub fn duration(text: &str, unit: Unit, min: i64, max: i64) -> Read<i64> {
     };
     let units = nanos.div_euclid(unit.nanos()) + i128::from(nanos.rem_euclid(unit.nanos()) != 0);
     let millis = units * (unit.nanos() / 1_000_000);
-    if millis < i128::from(min) || millis > i128::from(max) {
+    // Rounding up does not lift a value over the least one.
+    if nanos < i128::from(min) * 1_000_000 || millis > i128::from(max) {
         let text = match (min, max) {
             (0, i64::MAX) => "a duration cannot be negative here".to_owned(),
             _ => format!(

@@ -36,6 +36,12 @@ pub(super) const CASES: &[Case] = &[
         "",
     ),
     ("X45", "global { check_interval: 30x }", &["E403 1:26"], ""),
+    (
+        "below a bound that is above the unit",
+        "global { check_interval: 1ms drain_timeout: 1ms }",
+        &["E403 1:26"],
+        "",
+    ),
     ("X45b", "global { mptcp: maybe }", &["E401 1:17"], ""),
     (
         "X45c",

@@ -125,6 +125,24 @@ pub(super) const CASES: &[Case] = &[
         "",
     ),
     (
+        "names a subscription cannot bring",
+        "subscription { air: 'https://s.example/x' } group { hk { } g { filter: subtag(airr) filter: group(hkk) final: drect } }",
+        &["W503 1:79", "W503 1:99", "W503 1:111"],
+        "`direct`",
+    ),
+    (
+        "names a subscription may bring",
+        "subscription { air: 'https://s.example/x' } node { n1: 'socks5://192.0.2.1:1' } group { g { filter: subtag(air) filter: subtag(regex: '^x', other) filter: name(paris) default: n2 final: tokyo } }",
+        &[],
+        "",
+    ),
+    (
+        "one name of no node",
+        "node { paris: 'socks5://192.0.2.1:1' office: 'socks5://192.0.2.2:1' } group { g { filter: name(paris, offcie) filter: name(keyword: x) } }",
+        &["W503 1:103"],
+        "`office`",
+    ),
+    (
         "unknown nested",
         "group { g { filter: group(x) } }",
         &["W503 1:27"],
