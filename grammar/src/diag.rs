@@ -112,7 +112,7 @@ impl Diagnostic {
     /// Names section and subject.
     #[must_use]
     pub fn about(mut self, section: impl Into<String>, subject: impl Into<String>) -> Self {
-        self.section = Some(section.into());
+        self.section = Some(redact(&section.into()).into_owned());
         self.subject = Some(redact(&subject.into()).into_owned());
         self
     }

@@ -102,7 +102,13 @@ impl<'a> Printer<'a> {
         self.depth += 1;
         for item in &section.items {
             let span = item.span();
-            self.gap(at, span.start as usize, Last::Open);
+            let gap = self.text.get(at..span.start as usize);
+            let blank = gap.is_some_and(|gap| gap.trim_matches([' ', '\t']).is_empty());
+            match item {
+                // A word behind an item is told by its line: on another it means something else.
+                Item::Stray(_) if self.last == Last::Item && blank => self.push(" "),
+                _ => self.gap(at, span.start as usize, Last::Open),
+            }
             match item {
                 Item::Sub(sub) => self.section(sub),
                 other => {

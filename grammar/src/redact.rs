@@ -36,8 +36,7 @@ const SECRET_PARTS: [&str; 7] = [
     "apikey",
 ];
 
-/// Schemes of addresses that are public but for user, query and fragment. Links have others, and
-/// so have the misspelt ones.
+/// Schemes of addresses whose host is public. Links have others, and so have the misspelt ones.
 const PUBLIC: [&str; 13] = [
     "http",
     "https",
@@ -154,8 +153,14 @@ fn address(text: &str, at: usize, out: &mut Ranges) {
     }
     let host = rest.rfind('@').unwrap_or(0);
     put(start, start + host);
-    if let Some(query) = rest[host..].find(['?', '#']) {
-        put(start + host + query + 1, end);
+    // Providers put their tokens into paths. Where a file is gives nothing away.
+    let ends: &[char] = if name == "file" {
+        &['?', '#']
+    } else {
+        &['/', '?', '#']
+    };
+    if let Some(path) = rest[host..].find(ends) {
+        put(start + host + path + 1, end);
     }
 }
 
@@ -309,8 +314,11 @@ mod tests {
                 "unknown outbound `ss://YWVz@h:1#x`",
                 "unknown outbound `ss://***`",
             ),
-            ("`https://u:p@h/x?t=1#f`", "`https://***@h/x?***`"),
-            ("`https://h/generate_204`", "`https://h/generate_204`"),
+            ("`https://u:p@h/x?t=1#f`", "`https://***@h/***`"),
+            ("`https://h:1/s3cret` x", "`https://h:1/***` x"),
+            ("`https://h?s3cret`", "`https://h?***`"),
+            ("`https://h/`", "`https://h/`"),
+            ("`file://a/b.txt?x`", "`file://a/b.txt?***`"),
             ("the link has no `scheme://`", "the link has no `scheme://`"),
             ("as in `a: 'ss://...'`", "as in `a: 'ss://...'`"),
             ("'trojan://a b@h' x", "'trojan://***' x"),

@@ -69,3 +69,12 @@ fn an_empty_file_stays_empty_and_a_broken_one_is_refused() {
     assert_eq!(format("# x").expect("parses"), "# x\n");
     assert!(format("global {").is_err());
 }
+
+#[test]
+fn words_behind_an_item_stay_on_its_line() {
+    let text = "group {\n    g {\n        filter: name(a) b c\n        d\n        policy: select\n    }\n}\n";
+    assert_eq!(format(text).expect("parses"), text);
+    let close = "group{g{filter:name(a)  b policy:select}}";
+    let open = "group {\n    g {\n        filter: name(a) b\n        policy: select\n    }\n}\n";
+    assert_eq!(format(close).expect("parses"), open);
+}

@@ -48,7 +48,8 @@ pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Fail
         _ => None,
     };
     if let Some(text) = shown {
-        invocation.out.text(&text)?;
+        // Names may be made of links.
+        invocation.out.text(&honk_grammar::redact(&text))?;
     } else if !invocation.out.quiet {
         let tally = outcome.findings.tally();
         let word = if outcome.is_sound() {
@@ -139,13 +140,30 @@ fn document(
     }
     if let Some(understood) = understood {
         if let Some(what) = args.dump {
-            data["dump"] = understood.value(what);
+            data["dump"] = redacted(understood.value(what));
         }
         if args.explain {
-            data["explain"] = understood.value(Dump::Resolved);
+            data["explain"] = redacted(understood.value(Dump::Resolved));
         }
     }
     data
+}
+
+/// The texts of a value without what they may give away: names may be made of links.
+fn redacted(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(honk_grammar::redact(&text).into_owned()),
+        Value::Array(list) => list.into_iter().map(redacted).collect(),
+        Value::Object(map) => {
+            let pair = |(key, value): (String, Value)| match key.as_str() {
+                // The id of a node looks like the one of an account.
+                "id" => (key, value),
+                _ => (key, redacted(value)),
+            };
+            map.into_iter().map(pair).collect()
+        }
+        other => other,
+    }
 }
 
 /// The report is the result also when the verdict is bad: it is printed as such, not as an
@@ -290,6 +308,29 @@ routing { dport(80) && !sip(10.0.0.0/8) -> outer(must) dport(81) -> a fallback: 
         assert_eq!(value["groups"][1]["default_known"], false);
         assert_eq!(value["rules"][0]["slot"], 3);
         assert_eq!(value["sections"], understood.value(Dump::Sections));
+    }
+
+    #[test]
+    fn names_made_of_links_lose_their_paths() {
+        let text = "global { lan_interface: lan0 } routing { fallback: direct }
+            node { 'https://h.example/s3cret': 'socks5://192.0.2.1:1080' }
+            group { g { filter: name('https://h.example/s3cret') } }";
+        let spec = invocation().spec_or_here();
+        let outcome = source::load_text(&spec, "t.dae", text.as_bytes(), Purpose::Check);
+        let understood = outcome.candidate.as_ref().map(|candidate| Understood {
+            candidate,
+            shares: &outcome.shares,
+        });
+        let documents = outcome.findings.documents();
+        let id = outcome.candidate.as_ref().map(|c| c.config.nodes[0].id.0);
+        let id = id.unwrap().to_string();
+        for line in [vec!["--explain"], vec!["--dump", "nodes"]] {
+            let data = document(&outcome, &documents, understood, &args(&line));
+            let shown = data.to_string();
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert!(shown.contains("h.example/***"), "{shown}");
+            assert!(line[0] != "--dump" || shown.contains(&id), "{shown}");
+        }
     }
 
     #[test]

@@ -31,6 +31,14 @@ fn links_are_never_shown() {
         "experimental { clash_api { secret: canary canary } }",
         "experimental { secret: 'canary' clash_api { foo: 1 secret: 'canary' } }",
         "global { passwd: canary } node { a: 'socks5://192.0.2.1:1' [password: canary] }",
+        // Tokens in paths, outside the section they belong to.
+        "subscriptions { a: 'https://x.example/canary' }",
+        "global { https://x.example/canary }",
+        "node { a { url: 'https://x.example/canary' } }",
+        "subscription { 'https://x.example/canary': a }",
+        "global { 'https://x.example/canary': a log_level: 'https://x.example/canary' }",
+        "group { 'https://x.example/canary' { policy: 'https://x.example/canary' foo: 1 } }",
+        "experimental { 'https://x.example/canary' { } } routing { fallback: 'https://x.example/canary' }",
         // Links where names belong.
         "routing { fallback: 'ss://canary@h:1' }",
         "routing { dport(1) -> 'trojan://canary@h:1' }",
@@ -54,7 +62,14 @@ fn links_are_never_shown() {
         let (config, findings, _) = lowered(text);
         let mut shown = format!("{findings:?}");
         // A link in the place of a name is a name.
-        if !text.contains("final: ") {
+        if ![
+            "final: ",
+            "group { 'https",
+            "'https://x.example/canary': a }",
+        ]
+        .iter()
+        .any(|name| text.contains(name))
+        {
             shown += &format!("{config:?}");
         }
         let parsed = parse_text("test.dae", text);
