@@ -1,5 +1,6 @@
 //! Start, reload, stop, crash: no flow lost, nothing left behind.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -410,7 +411,10 @@ fn sigquit_dumps_state_without_secrets_and_ends() {
     play("sigquit_dumps_state_without_secrets_and_ends", |scene| {
         let honk = scene.honk()?;
         let home = honk.home.clone();
-        let _flow = scene.lab.hc1.run(|| client::connect(at(PROXIED, ECHO)))?;
+        let mut flow = scene.lab.hc1.run(|| client::connect(at(PROXIED, ECHO)))?;
+        // An echo has been through the daemon, so that it knows the flow.
+        flow.write_all(b"x")?;
+        flow.read_exact(&mut [0])?;
         honk.signal(rustix::process::Signal::QUIT)?;
         // The stop that follows is a second signal to a daemon that stops already.
         ensure!(honk.stop()?.success());
