@@ -78,10 +78,7 @@ pub(super) async fn ping(
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let node = NodeId(query::id(&id, "node")?);
-    let asked: Ping = match body.is_empty() {
-        true => Ping::default(),
-        false => query::json(&headers, &body)?,
-    };
+    let asked: Ping = query::json_or_default(&headers, &body)?;
     let group = asked.group_id.as_deref();
     let group = group.map(|id| query::id(id, "group").map(GroupId));
     let wish = wish(asked.url.as_deref(), asked.timeout_ms, None)?;
@@ -196,10 +193,7 @@ pub(super) async fn members(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let what = What::Group(GroupId(query::id(&id, "group")?));
-    let asked: Members = match body.is_empty() {
-        true => Members::default(),
-        false => query::json(&headers, &body)?,
-    };
+    let asked: Members = query::json_or_default(&headers, &body)?;
     let wish = wish(asked.url.as_deref(), asked.timeout_ms, asked.concurrency)?;
     started(&shared, &what, wish, false).await
 }

@@ -42,6 +42,17 @@ pub(super) fn json<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Res
     typed(headers, body, &["application/json"])
 }
 
+/// A JSON body that may be left out.
+pub(super) fn json_or_default<T: DeserializeOwned + Default>(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<T, ApiError> {
+    match body.is_empty() {
+        true => Ok(T::default()),
+        false => json(headers, body),
+    }
+}
+
 /// The fields of a JSON object that says what to change.
 pub(super) fn merge_patch<T: DeserializeOwned>(
     headers: &HeaderMap,

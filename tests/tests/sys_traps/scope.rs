@@ -146,6 +146,8 @@ fn t31_answers_of_a_published_udp_server_stay_direct() {
             }
             ensure!(honk.stat("inbound_track")? >= 1.0, "nothing was noted");
             ensure!(honk.stat("proxy_new")? == 0.0, "an answer was proxied");
+            let taken = honk.metric("honk_udp_datagrams_total", "received")?;
+            ensure!(taken == 0.0, "{taken} answers went to the daemon");
             Ok(())
         },
     );

@@ -217,37 +217,6 @@ fn t34_datagrams_that_cannot_be_cut_are_sent_one_by_one() {
 }
 
 #[test]
-fn t31_answers_of_a_published_udp_server_leave_directly() {
-    play(
-        "t31_answers_of_a_published_udp_server_leave_directly",
-        |scene| {
-            scene.lab.nft(
-                &scene.lab.hg,
-                "table ip publish {\nchain pre {\ntype nat hook prerouting priority dstnat\n\
-                 ip daddr 203.0.113.2 udp dport 6000 dnat to 10.66.0.11:6000\n}\n}\n",
-            )?;
-            let honk = scene.honk_with("l4proto(udp) -> proxy")?;
-            let server = scene.lab.hc1.run(|| UdpSocket::bind("0.0.0.0:6000"))?;
-            server.set_read_timeout(Some(client::PATIENCE))?;
-            let asker = scene.lab.ho.run(|| client::udp(addr::HG_WAN))?;
-            let asked = at(addr::HG_WAN, 6000);
-            let mut buffer = [0; 16];
-            for n in 0..10_u8 {
-                asker.send_to(&[n; 4], asked)?;
-                let (length, from) = server.recv_from(&mut buffer).context("not published")?;
-                server.send_to(&buffer[..length], from)?;
-                let (length, source) = asker.recv_from(&mut buffer).context("no answer")?;
-                ensure!(source == asked, "answered from {source}");
-                ensure!(buffer[..length] == [n; 4]);
-            }
-            let taken = honk.metric("honk_udp_datagrams_total", "received")?;
-            ensure!(taken == 0.0, "{taken} answers went to the daemon");
-            Ok(())
-        },
-    );
-}
-
-#[test]
 fn many_clients_ports_do_not_mix() {
     play("many_clients_ports_do_not_mix", |scene| {
         let _honk = scene.honk()?;
