@@ -3,10 +3,15 @@
 //! Lines go to stderr, as text or as one JSON object each. What is worth a line is decided
 //! where it happens; secrets never reach this room, because their types print `***`.
 
+pub(crate) mod tail;
+
 use std::{
     fmt::{self, Write as _},
     io::{self, IsTerminal as _},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde_json::{Map, Value, json};
@@ -61,21 +66,47 @@ impl Style {
 pub(crate) struct Handle {
     /// `None`: the filter was given from outside and the configuration does not change it.
     live: Option<reload::Handle<EnvFilter, Registry>>,
+    /// What was asked for last.
+    level: Arc<Mutex<String>>,
 }
 
 impl Handle {
+    fn new(live: Option<reload::Handle<EnvFilter, Registry>>, level: &str) -> Self {
+        Self {
+            live,
+            level: Arc::new(Mutex::new(level.to_owned())),
+        }
+    }
+
     /// A handle without a log behind it.
     #[cfg(test)]
     pub(crate) fn inert() -> Self {
-        Self { live: None }
+        Self::new(None, "info")
     }
 
-    /// Applies `global.log_level`.
-    pub(crate) fn apply(&self, level: &str) {
-        let Some(live) = &self.live else { return };
-        if let Err(e) = filter(level).map(|f| live.reload(f)) {
-            tracing::warn!(level, error = %e, "log level not applied");
+    /// Applies `global.log_level`, or what somebody wants until the next reload. False when the
+    /// filter is not ours to change.
+    pub(crate) fn apply(&self, level: &str) -> bool {
+        let Some(live) = &self.live else {
+            return false;
+        };
+        match filter(level).map(|f| live.reload(f)) {
+            Ok(_) => {
+                let mut kept = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+                level.clone_into(&mut kept);
+                true
+            }
+            Err(e) => {
+                tracing::warn!(level, error = %e, "log level not applied");
+                false
+            }
         }
+    }
+
+    /// The level or filter in force.
+    pub(crate) fn level(&self) -> String {
+        let level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        level.clone()
     }
 }
 
@@ -92,17 +123,17 @@ pub(crate) struct BadFilter {
 /// Installs the log of the process. `explicit` comes from flag or environment and wins over
 /// the configuration for good.
 pub(crate) fn install(explicit: Option<&str>, style: Style) -> Result<Handle, BadFilter> {
-    let (layer, handle) = reload::Layer::new(filter(explicit.unwrap_or("info"))?);
+    let level = explicit.unwrap_or("info");
+    let (layer, handle) = reload::Layer::new(filter(level)?);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(style.color)
         .with_writer(io::stderr)
         .event_format(Lines(style));
     let registry = tracing_subscriber::registry();
     // A second installation happens in tests only and changes nothing.
-    let _ = registry.with(layer).with(Counter).with(lines).try_init();
-    Ok(Handle {
-        live: explicit.is_none().then_some(handle),
-    })
+    let registry = registry.with(layer).with(Counter).with(tail::Tail);
+    let _ = registry.with(lines).try_init();
+    Ok(Handle::new(explicit.is_none().then_some(handle), level))
 }
 
 /// A bare level concerns honk itself; libraries stay at `warn`.

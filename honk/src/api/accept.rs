@@ -97,7 +97,10 @@ async fn connection(
             answer
         }
     });
+    // An upgraded connection is its own task and gives the seat back; streams have a cap of
+    // their own.
     let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let serving = serving.with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A client that breaks off is its own affair.

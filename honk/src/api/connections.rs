@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Longest wait for flows to end.
-const CLOSE_WAIT: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 /// Filters of the list.
 #[derive(Debug, Default, Deserialize)]
@@ -138,11 +138,9 @@ pub(super) async fn close_one(
     Path(id): Path<String>,
     _: Params<Nothing>,
 ) -> Result<Json<Value>, ApiError> {
-    let (boot_of_id, number) = query::id(&id, "connection")?.as_u64_pair();
+    let id = query::id(&id, "connection")?;
     let registry = &shared.engine.registry;
-    let flow = registry
-        .find(number)
-        .filter(|_| boot_of_id == boot(&shared.engine))
+    let flow = find(&shared.engine, id)
         .ok_or_else(|| ApiError::not_found("connection", "no such connection"))?;
     let done = registry.close(&[flow], CloseReason::Api, CLOSE_WAIT).await;
     if done.pending > 0 {
@@ -152,9 +150,16 @@ pub(super) async fn close_one(
     Ok(Json(json!({ "closed": true })))
 }
 
+/// The live flow of an id.
+pub(super) fn find(engine: &Engine, id: Uuid) -> Option<Arc<FlowEntry>> {
+    let (boot_of_id, number) = id.as_u64_pair();
+    let flow = engine.registry.find(number);
+    flow.filter(|_| boot_of_id == boot(engine))
+}
+
 /// First half of connection ids: another process has another one, so an id kept over a
 /// restart finds nothing instead of somebody else's flow.
-fn boot(engine: &Engine) -> u64 {
+pub(super) fn boot(engine: &Engine) -> u64 {
     // Nothing secret: it only has to differ. The version and variant bits stay legal.
     (engine.started_ms << 16 & !0xf000) | 0x4000 | (u64::from(std::process::id()) & 0xfff)
 }

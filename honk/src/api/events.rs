@@ -12,19 +12,19 @@ use std::{
 };
 
 use axum::{
-    extract::{Extension, State},
+    extract::{State, ws::Utf8Bytes},
     http::{HeaderMap, StatusCode},
     response::{
         IntoResponse as _, Response,
         sse::{self, KeepAlive, Sse},
     },
 };
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{Shared, error::ApiError, groups, guard::Peer, query::Params, status};
+use super::{Shared, error::ApiError, feed::Wire, groups, query::Params, status};
 use crate::app::events::Event;
 
 /// Streams at a time.
@@ -52,7 +52,7 @@ impl Streams {
         self.lock().values().sum()
     }
 
-    fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
         let mut open = self.lock();
         let all: usize = open.values().sum();
         let own = open.get(&address).copied().unwrap_or(0);
@@ -71,7 +71,7 @@ impl Streams {
 
 /// A place, given back on drop.
 #[derive(Debug)]
-struct Place(Arc<Streams>, Option<IpAddr>);
+pub(super) struct Place(Arc<Streams>, Option<IpAddr>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -83,6 +83,12 @@ impl Drop for Place {
             }
         }
     }
+}
+
+/// Why a stream is refused.
+pub(super) fn too_many() -> ApiError {
+    let text = "too many streams are open";
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text)
 }
 
 /// What is wanted.
@@ -114,31 +120,69 @@ impl Filter {
     }
 }
 
+/// One message of a stream.
+#[derive(Debug)]
+struct Frame {
+    kind: &'static str,
+    /// `None` for what belongs to this stream alone.
+    id: Option<String>,
+    body: Value,
+}
+
+impl Frame {
+    fn numbered(boot: &str, event: &Event) -> Self {
+        Self {
+            kind: event.kind,
+            id: Some(format!("{boot}-{}", event.seq)),
+            body: event.body.clone(),
+        }
+    }
+
+    fn plain(kind: &'static str, shared: &Shared, data: Value) -> Self {
+        let body = json!({
+            "type": kind,
+            "at": crate::clock::now(),
+            "generation": shared.engine.snapshot().generation,
+            "data": data,
+        });
+        let id = None;
+        Self { kind, id, body }
+    }
+
+    fn sse(self) -> sse::Event {
+        let event = sse::Event::default().event(self.kind);
+        let event = match self.id {
+            Some(id) => event.id(id),
+            None => event,
+        };
+        event.data(self.body.to_string())
+    }
+
+    /// For a WebSocket, which has no place of its own for the id.
+    fn text(mut self) -> Utf8Bytes {
+        if let Some(id) = self.id {
+            self.body["id"] = id.into();
+        }
+        self.body.to_string().into()
+    }
+}
+
 /// A stream under way.
 struct Stream {
     boot: String,
     /// To be sent before anything live.
-    first: VecDeque<sse::Event>,
+    first: VecDeque<Frame>,
     live: broadcast::Receiver<Arc<Event>>,
     filter: Filter,
-    _place: Place,
 }
 
 pub(super) async fn stream(
     State(shared): State<Shared>,
-    peer: Option<Extension<Peer>>,
+    wire: Wire,
     Params(wanted): Params<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let address = peer.map(|Extension(Peer(address))| address);
-    let Some(place) = shared.streams.take(address) else {
-        let text = "too many streams are open";
-        return Err(ApiError::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "rate_limited",
-            text,
-        ));
-    };
+    let place = wire.place(&shared)?;
     let events = &shared.engine.events;
     let last = headers.get("last-event-id").map(|id| {
         let number = id
@@ -158,13 +202,13 @@ pub(super) async fn stream(
     let mut first = VecDeque::new();
     if wanted.snapshot {
         let data = json!({ "status": status::document(&shared), "groups": groups::all(&shared) });
-        first.push_back(plain("snapshot", &shared, data));
+        first.push_back(Frame::plain("snapshot", &shared, data));
     }
     match listener.missed {
-        None => first.push_back(plain("resync", &shared, Value::Null)),
+        None => first.push_back(Frame::plain("resync", &shared, Value::Null)),
         Some(missed) => {
             let missed = missed.iter().filter(|event| filter.passes(event));
-            first.extend(missed.map(|event| numbered(&events.boot, event)));
+            first.extend(missed.map(|event| Frame::numbered(&events.boot, event)));
         }
     }
     let stream = Stream {
@@ -172,57 +216,46 @@ pub(super) async fn stream(
         first,
         live: listener.live,
         filter,
-        _place: place,
     };
-    let stream = stream::unfold(stream, |mut stream| async move {
-        let event = stream.next().await?;
-        Some((Ok::<_, Infallible>(event), stream))
+    let frames = stream::unfold(stream, |mut stream| async move {
+        let frame = stream.next().await?;
+        Some((frame, stream))
+    });
+    if wire.is_socket() {
+        return Ok(wire.carry(place, Box::pin(frames.map(Frame::text))));
+    }
+    let frames = frames.map(move |frame| {
+        // Held until the stream is dropped.
+        let _ = &place;
+        Ok::<_, Infallible>(frame.sse())
     });
     let alive = KeepAlive::new().interval(HEARTBEAT);
-    Ok(Sse::new(stream).keep_alive(alive).into_response())
+    Ok(Sse::new(frames).keep_alive(alive).into_response())
 }
 
 impl Stream {
-    async fn next(&mut self) -> Option<sse::Event> {
-        if let Some(event) = self.first.pop_front() {
-            return Some(event);
+    async fn next(&mut self) -> Option<Frame> {
+        if let Some(frame) = self.first.pop_front() {
+            return Some(frame);
         }
         loop {
             match self.live.recv().await {
                 Ok(event) if self.filter.passes(&event) => {
-                    return Some(numbered(&self.boot, &event));
+                    return Some(Frame::numbered(&self.boot, &event));
                 }
                 Ok(_) => {}
                 Err(RecvError::Lagged(count)) => {
                     DROPPED.fetch_add(count, Ordering::Relaxed);
-                    let body = json!({ "type": "dropped", "count": count });
-                    return Some(
-                        sse::Event::default()
-                            .event("dropped")
-                            .data(body.to_string()),
-                    );
+                    return Some(Frame {
+                        kind: "dropped",
+                        id: None,
+                        body: json!({ "type": "dropped", "count": count }),
+                    });
                 }
                 Err(RecvError::Closed) => return None,
             }
         }
     }
-}
-
-fn numbered(boot: &str, event: &Event) -> sse::Event {
-    let id = format!("{boot}-{}", event.seq);
-    let line = sse::Event::default().event(event.kind).id(id);
-    line.data(event.body.to_string())
-}
-
-/// A frame that belongs to this stream alone.
-fn plain(kind: &'static str, shared: &Shared, data: Value) -> sse::Event {
-    let body = json!({
-        "type": kind,
-        "at": crate::clock::now(),
-        "generation": shared.engine.snapshot().generation,
-        "data": data,
-    });
-    sse::Event::default().event(kind).data(body.to_string())
 }
 
 #[cfg(test)]

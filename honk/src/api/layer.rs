@@ -74,6 +74,9 @@ fn waits(request: &Request) -> bool {
     query.is_some_and(|q| q.contains("wait_ms="))
         || (path.starts_with("/group/") || path.starts_with("/proxies/"))
             && path.ends_with("/delay")
+        || path.starts_with("/providers/proxies/") && path.ends_with("/healthcheck")
+        || request.method() == Method::PUT
+            && (path == "/configs" || path.starts_with("/providers/proxies/"))
 }
 
 /// The outermost layer.
@@ -118,7 +121,10 @@ pub(super) async fn envelope(
 }
 
 fn fixed(headers: &mut HeaderMap) {
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Files of a dashboard say themselves how long they are good.
+    if !headers.contains_key(header::CONTENT_SECURITY_POLICY) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),

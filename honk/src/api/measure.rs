@@ -15,7 +15,7 @@ use honk_policy::{
         TestStart,
         measure::{Map, Measured, RunId},
     },
-    id::{GroupId, MemberId, NodeId},
+    id::{Family, GroupId, MemberId, NodeId},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -68,6 +68,7 @@ struct Ping {
     group_id: Option<String>,
     url: Option<String>,
     timeout_ms: Option<u64>,
+    family: Option<String>,
 }
 
 pub(super) async fn ping(
@@ -81,7 +82,13 @@ pub(super) async fn ping(
     let asked: Ping = query::json_or_default(&headers, &body)?;
     let group = asked.group_id.as_deref();
     let group = group.map(|id| query::id(id, "group").map(GroupId));
-    let wish = wish(asked.url.as_deref(), asked.timeout_ms, None)?;
+    let wish = Settings {
+        url: asked.url,
+        timeout_ms: asked.timeout_ms,
+        family: asked.family,
+        concurrency: None,
+    };
+    let wish = wish.wish()?;
     let measured = shared
         .engine
         .ping_node(node, group.transpose()?, wish)
@@ -113,6 +120,7 @@ struct Begin {
     scope: Scope,
     url: Option<String>,
     timeout_ms: Option<u64>,
+    family: Option<String>,
     concurrency: Option<usize>,
 }
 
@@ -171,16 +179,24 @@ pub(super) async fn begin(
         Some(_) => return Err(ApiError::bad_query("toggle", "`toggle` is 0 or 1")),
     };
     let what = asked.scope.read()?;
-    let wish = wish(asked.url.as_deref(), asked.timeout_ms, asked.concurrency)?;
+    let wish = Settings {
+        url: asked.url,
+        timeout_ms: asked.timeout_ms,
+        family: asked.family,
+        concurrency: asked.concurrency,
+    };
+    let wish = wish.wish()?;
     started(&shared, &what, wish, toggle).await
 }
 
 /// Body of a measurement of a group's members; all of it may be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Members {
+struct Settings {
     url: Option<String>,
     timeout_ms: Option<u64>,
+    /// `v4`, `v6` or `any`.
+    family: Option<String>,
     concurrency: Option<usize>,
 }
 
@@ -193,9 +209,8 @@ pub(super) async fn members(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let what = What::Group(GroupId(query::id(&id, "group")?));
-    let asked: Members = query::json_or_default(&headers, &body)?;
-    let wish = wish(asked.url.as_deref(), asked.timeout_ms, asked.concurrency)?;
-    started(&shared, &what, wish, false).await
+    let asked: Settings = query::json_or_default(&headers, &body)?;
+    started(&shared, &what, asked.wish()?, false).await
 }
 
 async fn started(
@@ -329,32 +344,37 @@ fn document(run: &Run) -> Value {
     })
 }
 
-fn wish(
-    url: Option<&str>,
-    timeout_ms: Option<u64>,
-    concurrency: Option<usize>,
-) -> Result<Wish, ApiError> {
-    let bad = |field: &'static str, text: &str| {
-        let error = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", text);
-        error.details(json!({ "field": field }))
-    };
-    let url = match url.map(CheckUrl::parse) {
-        None => None,
-        Some(Ok(url)) => Some(url),
-        Some(Err(error)) => return Err(bad("url", &error.to_string())),
-    };
-    if timeout_ms.is_some_and(|ms| !TIMEOUT_MS.contains(&ms)) {
-        return Err(bad("timeout_ms", "`timeout_ms` is 100 to 30000"));
+impl Settings {
+    fn wish(&self) -> Result<Wish, ApiError> {
+        let bad = |field: &'static str, text: &str| {
+            let error = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", text);
+            error.details(json!({ "field": field }))
+        };
+        let url = match self.url.as_deref().map(CheckUrl::parse) {
+            None => None,
+            Some(Ok(url)) => Some(url),
+            Some(Err(error)) => return Err(bad("url", &error.to_string())),
+        };
+        if self.timeout_ms.is_some_and(|ms| !TIMEOUT_MS.contains(&ms)) {
+            return Err(bad("timeout_ms", "`timeout_ms` is 100 to 30000"));
+        }
+        if self.concurrency.is_some_and(|n| !CONCURRENCY.contains(&n)) {
+            return Err(bad("concurrency", "`concurrency` is 1 to 64"));
+        }
+        let family = match self.family.as_deref() {
+            None | Some("any") => None,
+            Some("v4") => Some(Family::V4),
+            Some("v6") => Some(Family::V6),
+            Some(_) => return Err(bad("family", "`family` is v4, v6 or any")),
+        };
+        Ok(Wish {
+            url,
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            family,
+            concurrency: self.concurrency,
+            ..Wish::default()
+        })
     }
-    if concurrency.is_some_and(|n| !CONCURRENCY.contains(&n)) {
-        return Err(bad("concurrency", "`concurrency` is 1 to 64"));
-    }
-    Ok(Wish {
-        url,
-        timeout: timeout_ms.map(Duration::from_millis),
-        concurrency,
-        shared: None,
-    })
 }
 
 pub(super) fn refused(error: PingError) -> ApiError {

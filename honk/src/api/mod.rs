@@ -13,6 +13,7 @@ pub(crate) mod doc;
 pub(crate) mod error;
 mod etag;
 mod events;
+mod feed;
 mod groups;
 pub(crate) mod guard;
 mod layer;
@@ -32,11 +33,12 @@ mod status;
 mod subscriptions;
 pub(crate) mod tcp;
 mod trace;
+pub(crate) mod ui;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use axum::{
     Router,
@@ -65,8 +67,13 @@ pub(crate) struct Shared {
     /// Held while a file is edited.
     edits: Arc<tokio::sync::Mutex<()>>,
     streams: Arc<events::Streams>,
+    /// Of connections, for dashboards, and how many look at them.
+    frames: Arc<clash::connections::Frames>,
+    watching: Arc<AtomicUsize>,
     /// What is wrong with listeners.
     warnings: Arc<[Diag]>,
+    /// Where the files of a dashboard are.
+    ui: Option<ui::Folder>,
 }
 
 /// The API of a daemon, for any number of listeners.
@@ -81,8 +88,17 @@ impl Api {
             mask: Arc::new(mask),
             edits: Arc::default(),
             streams: Arc::default(),
+            frames: Arc::default(),
+            watching: Arc::default(),
             warnings: warnings.into(),
+            ui: None,
         })
+    }
+
+    /// Also serves the files of a dashboard.
+    #[must_use]
+    pub(crate) fn with_ui(self, ui: Option<ui::Folder>) -> Self {
+        Self(Shared { ui, ..self.0 })
     }
 
     /// All routes, for clients whom the kernel knows.
@@ -192,5 +208,6 @@ fn everything() -> Router<Shared> {
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)
         .merge(clash::routes())
+        .merge(ui::routes())
         .layer(DefaultBodyLimit::max(BODY))
 }

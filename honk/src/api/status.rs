@@ -58,7 +58,11 @@ pub(super) async fn discovery(State(shared): State<Shared>, _: Params<Nothing>) 
         pid: std::process::id(),
         generation: snapshot.generation,
         config_revision: snapshot.revision.to_string(),
-        features: vec!["clash".to_owned(), "metrics".to_owned()],
+        features: ["clash", "metrics"]
+            .into_iter()
+            .chain(shared.ui.is_some().then_some("external_ui"))
+            .map(str::to_owned)
+            .collect(),
         links: LINKS.map(str::to_owned).to_vec(),
         started_at: clock::text(engine.started_ms),
         now: clock::now(),

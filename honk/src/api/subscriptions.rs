@@ -65,8 +65,23 @@ pub(super) async fn refresh(
     if limit > MAX_WAIT {
         return Err(ApiError::bad_query("wait_ms", "wait_ms is at most 120000"));
     }
-    let hub = &shared.engine.subscriptions;
     let view = found(&shared.engine, &id)?;
+    let (view, ended) = fetch(&shared.engine, &view, limit).await?;
+    let code = match ended {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    Ok((code, Json(document(&view))).into_response())
+}
+
+/// Has a subscription fetched and waits for the end: what it is like then, and whether the fetch
+/// has ended.
+pub(super) async fn fetch(
+    engine: &Engine,
+    view: &View,
+    limit: Duration,
+) -> Result<(View, bool), ApiError> {
+    let hub = &engine.subscriptions;
     let mut changes = hub.watch();
     let Some(after) = hub.request(view.id) else {
         let text = "the subscription is switched off; set `enabled: true` and reload";
@@ -78,11 +93,8 @@ pub(super) async fn refresh(
     let _ = tokio::time::timeout(limit, changes.wait_for(ended)).await;
     let view = current()
         .ok_or_else(|| ApiError::not_found("subscription", "a reload removed the subscription"))?;
-    let code = match view.attempts >= after {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
-    Ok((code, Json(document(&view))).into_response())
+    let ended = view.attempts >= after;
+    Ok((view, ended))
 }
 
 fn document(view: &View) -> Subscription {

@@ -160,7 +160,7 @@ pub(crate) struct Engine {
     pub(crate) started: Instant,
     pub(crate) changes: Mutex<ChangeCounts>,
     pub(super) current: Arc<ArcSwap<Snapshot>>,
-    pub(super) log: log::Handle,
+    pub(crate) log: log::Handle,
     /// Held by whoever publishes.
     pub(super) writer: tokio::sync::Mutex<()>,
     /// Where choices are kept over a restart.

@@ -19,6 +19,7 @@ use crate::{
         mask::Mask,
         server::{ApiSocket, Peers},
         tcp::ApiListener,
+        ui,
     },
     socket,
     state::{
@@ -55,6 +56,7 @@ pub(super) struct Listeners {
     metrics: Option<(ApiListener, Guard)>,
     guard: Option<Guard>,
     mask: Mask,
+    ui: Option<ui::Folder>,
     warnings: Vec<Diag>,
 }
 
@@ -68,8 +70,12 @@ impl Listeners {
             metrics: None,
             guard: None,
             mask: Mask::default(),
+            ui: settings.ui(dirs).map(ui::Folder::new),
             warnings: Vec::new(),
         };
+        if let Some(problem) = listeners.ui.as_ref().and_then(ui::Folder::problem) {
+            listeners.warn("ui-missing", problem);
+        }
         if wanted.api.is_empty() && wanted.metrics.is_none() {
             return listeners;
         }
@@ -149,7 +155,7 @@ impl Listeners {
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
     ) {
-        let api = Api::new(Arc::clone(engine), self.mask, self.warnings);
+        let api = Api::new(Arc::clone(engine), self.mask, self.warnings).with_ui(self.ui);
         if let Some((socket, peers)) = socket {
             tasks.spawn(socket.serve(api.socket(), peers, stop.clone()));
         }
@@ -236,6 +242,12 @@ impl Settings<'_> {
             private_network: self.get("clash_api.allow_private_network")
                 == Some(&Typed::Bool(true)),
         }
+    }
+
+    /// The folder of a dashboard; a relative one is below the state directory.
+    fn ui(&self, dirs: &Dirs) -> Option<PathBuf> {
+        let path = self.text("clash_api.external_ui");
+        path.filter(|p| !p.is_empty()).map(|p| dirs.state.join(p))
     }
 
     /// The token with all rights, from the first source that is there.

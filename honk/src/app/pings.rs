@@ -24,10 +24,13 @@ use super::{
     snapshot::Snapshot,
 };
 pub(crate) use crate::probe::{
-    measure::{Failure, Request, Stage},
+    measure::{Failure, Request, Stage, Statuses},
     runs::{Busy, Member, Order, Run, Runs, Shared},
 };
 use crate::{outbound::Dialer, probe::Groups as _};
+
+/// Pause between reports of a run that goes on.
+const PROGRESS: Duration = Duration::from_millis(500);
 
 /// The means to measure: the dialer, and what was found.
 #[derive(Debug)]
@@ -43,6 +46,10 @@ pub(crate) struct Wish {
     pub(crate) url: Option<CheckUrl>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<usize>,
+    /// Of the targets.
+    pub(crate) family: Option<Family>,
+    /// Answers that count.
+    pub(crate) expected: Statuses,
     /// What was measured before and need not be again.
     pub(crate) shared: Option<Arc<Shared>>,
 }
@@ -119,28 +126,32 @@ impl Engine {
         let dialer = Arc::clone(&pings.dialer);
         let begun = pings.runs.begin(order, dialer, follow);
         let id = begun.map_err(PingError::Busy)?;
-        self.tell_end(id, group.map(|g| g.id));
+        self.tell_run(id, group.map(|g| g.id));
         Ok(id)
     }
 
-    /// Tells those who listen how a run ended.
-    fn tell_end(self: &Arc<Self>, id: RunId, group: Option<GroupId>) {
+    /// Tells those who listen how far a run is, and how it ended.
+    fn tell_run(self: &Arc<Self>, id: RunId, group: Option<GroupId>) {
         let Some(pings) = self.pings() else {
             return;
         };
         let (engine, runs) = (Arc::downgrade(self), Arc::clone(&pings.runs));
         self.spawn(async move {
-            let run = runs.outcome(id).await;
+            let mut ended = std::pin::pin!(runs.outcome(id));
+            let mut told = 0;
+            let run = loop {
+                let Ok(run) = tokio::time::timeout(PROGRESS, ended.as_mut()).await else {
+                    let run = runs.run(id).filter(|run| run.results.len() > told);
+                    if let (Some(run), Some(engine)) = (run, engine.upgrade()) {
+                        told = run.results.len();
+                        engine.tell("test.progress", group, progress(&run, group));
+                    }
+                    continue;
+                };
+                break run;
+            };
             if let (Some(run), Some(engine)) = (run, engine.upgrade()) {
-                let failed = run.results.iter().filter(|(_, r)| r.is_err()).count();
-                let data = serde_json::json!({
-                    "id": id.0.to_string(),
-                    "group_id": group.map(|id| id.0.to_string()),
-                    "state": run.state.name(),
-                    "ok": run.results.len() - failed,
-                    "failed": failed,
-                });
-                engine.tell("test.done", group, data);
+                engine.tell("test.done", group, progress(&run, group));
             }
         });
     }
@@ -291,12 +302,27 @@ impl Engine {
     }
 }
 
+fn progress(run: &Run, group: Option<GroupId>) -> serde_json::Value {
+    let failed = run.results.iter().filter(|(_, r)| r.is_err()).count();
+    serde_json::json!({
+        "id": run.id.0.to_string(),
+        "group_id": group.map(|id| id.0.to_string()),
+        "state": run.state.name(),
+        "total": run.total,
+        "done": run.results.len(),
+        "ok": run.results.len() - failed,
+        "failed": failed,
+    })
+}
+
 /// URL and timeout each come from the request, else from what holds.
 fn request(holds: Effective, wish: &Wish) -> Request {
     Request {
         url: Arc::new(wish.url.clone().unwrap_or(holds.url.0)),
         method: "HEAD".into(),
         timeout: wish.timeout.unwrap_or(holds.timeout.0),
+        family: wish.family,
+        expected: wish.expected.clone(),
     }
 }
 

@@ -262,8 +262,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        app::testkit::{Asked, CONFIG, World, flow},
-        flow::{Admission as _, CancelHook, Refusal, Route},
+        app::testkit::{Asked, CONFIG, Relay, World, flow, relayed},
+        flow::{Admission as _, Refusal},
     };
 
     fn change(world: &World, group: &str, member: Option<&str>, scope: Scope) -> Change {
@@ -277,29 +277,8 @@ mod tests {
         }
     }
 
-    /// Ends its flow as soon as it is asked to, like a relay.
-    struct Relay(Mutex<Option<Route>>);
-
-    impl CancelHook for Relay {
-        fn cancelled(&self, _: u64, _: CloseReason) {
-            drop(self.0.lock().unwrap().take());
-        }
-    }
-
-    fn relayed(world: &World, network: Network, target: &str) -> Arc<Relay> {
-        let route = world
-            .engine
-            .gatekeeper
-            .admit(&flow(network, target))
-            .unwrap();
-        let entry = Arc::clone(&route.guard.entry);
-        let relay = Arc::new(Relay(Mutex::new(Some(route))));
-        entry.cancel.register(relay.clone(), 0);
-        relay
-    }
-
     fn alive(relay: &Relay) -> bool {
-        relay.0.lock().unwrap().is_some()
+        relay.is_alive()
     }
 
     #[tokio::test]

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     cli::exit::Exit,
     dns,
-    flow::{ClientAddr, NewFlow, OrigDst},
+    flow::{Admission as _, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     log,
     state::{choices::Choices, file::tests::scratch},
     subscription::{FetchError, Hub, Store},
@@ -373,4 +373,29 @@ pub(crate) fn flow(network: Network, target: &str) -> NewFlow {
         client: ClientAddr(client),
         target: OrigDst(target.parse().unwrap()),
     }
+}
+
+/// Ends its flow as soon as it is asked to, like a relay.
+pub(crate) struct Relay(Mutex<Option<Route>>);
+
+impl Relay {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.lock().unwrap().is_some()
+    }
+}
+
+impl CancelHook for Relay {
+    fn cancelled(&self, _: u64, _: CloseReason) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+/// Admits a flow and carries it.
+pub(crate) fn relayed(world: &World, network: Network, target: &str) -> Arc<Relay> {
+    let gatekeeper = &world.engine.gatekeeper;
+    let route = gatekeeper.admit(&flow(network, target)).unwrap();
+    let entry = Arc::clone(&route.guard.entry);
+    let relay = Arc::new(Relay(Mutex::new(Some(route))));
+    entry.cancel.register(relay.clone(), 0);
+    relay
 }

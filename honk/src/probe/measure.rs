@@ -44,6 +44,36 @@ pub(crate) struct Request {
     pub(crate) url: Arc<CheckUrl>,
     pub(crate) method: Arc<str>,
     pub(crate) timeout: Duration,
+    /// Of the target; `None`: whichever its name has.
+    pub(crate) family: Option<Family>,
+    /// Answers that count.
+    pub(crate) expected: Statuses,
+}
+
+/// Ranges of status codes, ends included; without any, every status is an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statuses(Arc<[(u16, u16)]>);
+
+impl Statuses {
+    /// Reads `200/204/400-500`; `None` when that is not what it is.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let code = |text: &str| {
+            let code = text.trim().parse::<u16>().ok();
+            code.filter(|code| (100..=599).contains(code))
+        };
+        let range = |part: &str| {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            let range = (code(from)?, code(to)?);
+            (range.0 <= range.1).then_some(range)
+        };
+        let ranges: Option<Vec<_>> = text.split('/').map(range).collect();
+        ranges.map(|ranges| Self(ranges.into()))
+    }
+
+    fn take(&self, status: u16) -> bool {
+        let mut ranges = self.0.iter();
+        self.0.is_empty() || ranges.any(|(from, to)| (*from..=*to).contains(&status))
+    }
 }
 
 /// How far a measurement came.
@@ -144,7 +174,7 @@ impl From<OpenError> for Failure {
 }
 
 /// Time from the start of the dial to the end of the head of the answer. Whatever the status
-/// is, the node has brought an answer.
+/// is, the node has brought an answer, unless the request expects others.
 pub(crate) async fn url_test(
     dialer: &Arc<Dialer>,
     node: &Arc<Node>,
@@ -186,8 +216,8 @@ async fn exchange(
     written.map_err(|e| Failure::new(Stage::Request, e))?;
     if !url.tls {
         *stage = Stage::Request;
-        talk(plain, &head).await?;
-        return Ok(started.elapsed());
+        let status = talk(plain, &head).await?;
+        return judged(request, status, started);
     }
     *stage = Stage::Tls;
     let name = ServerName::try_from(url.host.clone());
@@ -196,12 +226,26 @@ async fn exchange(
     let secured = connector.connect(name, plain).await;
     let secured = secured.map_err(|e| Failure::new(Stage::Tls, e))?;
     *stage = Stage::Request;
-    talk(secured, &head).await?;
-    Ok(started.elapsed())
+    let status = talk(secured, &head).await?;
+    judged(request, status, started)
 }
 
-/// Sends a request and waits for the head of the answer.
-async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, head: &[u8]) -> Result<(), Failure> {
+fn judged(request: &Request, status: u16, started: Instant) -> Result<Duration, Failure> {
+    let took = started.elapsed();
+    match request.expected.take(status) {
+        true => Ok(took),
+        false => {
+            let text = format!("the answer has the status {status}");
+            Err(Failure::new(Stage::Request, text))
+        }
+    }
+}
+
+/// Sends a request and waits for the head of the answer, for its status.
+async fn talk(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    head: &[u8],
+) -> Result<u16, Failure> {
     let failed = |e: &dyn fmt::Display| Failure::new(Stage::Request, e);
     stream.write_all(head).await.map_err(|e| failed(&e))?;
     stream.flush().await.map_err(|e| failed(&e))?;
@@ -214,7 +258,7 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, head: &[u8]) -> R
         }
         match answer.read(&buffer[..n]).map_err(|e| failed(&e))? {
             http::Step::More => {}
-            http::Step::Done { .. } => return Ok(()),
+            http::Step::Done { status, .. } => return Ok(status),
         }
     }
 }
@@ -283,6 +327,30 @@ async fn query(
                 Err(dns::Error::Foreign | dns::Error::Malformed | dns::Error::Name) => {}
                 Ok(_) | Err(_) => return Ok(sent.elapsed()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expected_statuses_are_codes_and_ranges() {
+        let expected = Statuses::parse("200/204/400-500").unwrap();
+        for (status, taken) in [
+            (200, true),
+            (204, true),
+            (203, false),
+            (399, false),
+            (450, true),
+        ] {
+            assert_eq!(expected.take(status), taken, "{status}");
+        }
+        assert!(expected.take(400) && expected.take(500) && !expected.take(501));
+        assert!(Statuses::default().take(599));
+        for bad in ["", "20", "200/", "500-400", "200-", "x", "600", "200,204"] {
+            assert_eq!(Statuses::parse(bad), None, "{bad}");
         }
     }
 }

@@ -242,7 +242,7 @@ impl Runs {
                     if let Some(result) = known {
                         return (id, leaf, result);
                     }
-                    let result = measure::url_test(&dialer, &leaf, None, &request).await;
+                    let result = measure::url_test(&dialer, &leaf, request.family, &request).await;
                     if let Some(shared) = shared {
                         shared.learn(&leaf, &request, result.clone());
                     }
@@ -399,7 +399,7 @@ impl Runs {
         leaf: &Arc<Node>,
         request: &Request,
     ) -> Result<Duration, Failure> {
-        let result = measure::url_test(dialer, leaf, None, request).await;
+        let result = measure::url_test(dialer, leaf, request.family, request).await;
         let sample = sample(leaf, request, result.clone());
         self.lock().maps.store(map, member, sample);
         result

@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     Command, Groups, Orders, PROBE_TIMEOUT, Plan, Report,
     counts::Kind,
-    measure::{self, Failure, Fault, Request},
+    measure::{self, Failure, Fault, Request, Statuses},
 };
 use crate::outbound::{Dialer, tls};
 
@@ -295,6 +295,8 @@ impl<G: Groups> Task<G> {
             url: Arc::clone(url),
             method: Arc::clone(&self.plan.method),
             timeout: PROBE_TIMEOUT,
+            family: None,
+            expected: Statuses::default(),
         };
         let dns = Arc::clone(&self.plan.dns);
         let (dialer, shared) = (Arc::clone(&self.dialer), Arc::clone(&self.orders.shared));

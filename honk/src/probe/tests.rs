@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     Groups, Plan, Prober,
-    measure::{self, Fault, Request, Stage},
+    measure::{self, Fault, Request, Stage, Statuses},
     runs::{Busy, MAX_RUNS, Member, Order, Runs, Shared, State},
 };
 use crate::outbound::{Dialer, Settings};
@@ -173,6 +173,8 @@ fn request(url: &str, timeout: Duration) -> Request {
         url: Arc::new(CheckUrl::parse(url).unwrap()),
         method: "HEAD".into(),
         timeout,
+        family: None,
+        expected: Statuses::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use honk_policy::{
     config::CheckUrl,
-    id::{GroupId, MemberId},
+    id::{GroupId, MemberId, NodeId},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,10 @@ use serde_json::{Map, Value, json};
 use super::{super::Shared, Named, bad, named, unknown};
 use crate::{
     api::{error::ApiError, measure::TIMEOUT_MS},
-    app::pings::{Busy, PingError, Run, Stage, What, Wish},
+    app::{
+        pings::{Busy, PingError, Run, Stage, Statuses, What, Wish},
+        snapshot::Snapshot,
+    },
 };
 
 /// Measurements of one request at a time.
@@ -32,10 +35,13 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn wish(&self) -> Result<Wish, ApiError> {
-        if self.expected.as_deref().is_some_and(|e| !e.is_empty()) {
-            return Err(bad("`expected` is not served: any status counts"));
-        }
+    pub(super) fn wish(&self) -> Result<Wish, ApiError> {
+        let expected = self.expected.as_deref().filter(|e| !e.is_empty());
+        let expected = match expected.map(Statuses::parse) {
+            None => Statuses::default(),
+            Some(Some(expected)) => expected,
+            Some(None) => return Err(bad("expected: statuses such as 200/204/400-500")),
+        };
         let url = self.url.as_deref().filter(|url| !url.is_empty());
         let url = match url.map(CheckUrl::parse) {
             None => None,
@@ -51,8 +57,8 @@ impl Asked {
         Ok(Wish {
             url,
             timeout,
-            concurrency: None,
-            shared: None,
+            expected,
+            ..Wish::default()
         })
     }
 }
@@ -69,6 +75,14 @@ pub(super) async fn one(
         Named::Group(group) => return current(&shared, group.id, wish).await,
         Named::Node(node) => node.id,
     };
+    of_node(&shared, node, wish).await
+}
+
+pub(super) async fn of_node(
+    shared: &Shared,
+    node: NodeId,
+    wish: Wish,
+) -> Result<Json<Value>, ApiError> {
     let measured = shared.engine.ping_node(node, None, wish).await;
     let (_, result) = measured.map_err(refused)?;
     match result {
@@ -130,6 +144,25 @@ async fn run(shared: &Shared, group: GroupId, wish: Wish) -> Result<Run, ApiErro
     };
     let run = runs.ended(id).await;
     run.ok_or_else(|| failed("the measurement was called off"))
+}
+
+/// Begins to measure these nodes, or the members of the group of that name. One run after the
+/// other: while one goes on, its results are as good.
+pub(super) fn begin(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    name: &str,
+    nodes: Vec<NodeId>,
+) -> Result<(), ApiError> {
+    let what = match named(snapshot, name) {
+        _ if !nodes.is_empty() => What::Nodes(nodes),
+        Some(Named::Group(group)) => What::Group(group.id),
+        _ => return Err(unknown()),
+    };
+    match shared.engine.ping(&what, Wish::default()) {
+        Ok(_) | Err(PingError::Busy(Busy::Same(_))) => Ok(()),
+        Err(error) => Err(refused(error)),
+    }
 }
 
 /// 0 means a failure.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use honk_policy::{
     config::Policy,
-    group::{GroupView, Ineligible, SelectionView, builtin},
+    group::{GroupView, Ineligible, MemberView, SelectionView, builtin},
     health::View,
     id::{MemberId, NodeId},
     node::{Kind, Node, Protocol},
@@ -81,6 +81,21 @@ impl<'a> Documents<'a> {
         self.views.iter().map(|view| self.of_group(view)).collect()
     }
 
+    /// Groups with the URL they are measured by and the documents of their members.
+    pub(super) fn members(&self) -> Vec<(String, String, Vec<Value>)> {
+        let engine = &self.shared.engine;
+        let member = |member: &MemberView| match member.id {
+            MemberId::Node(id) => self.nodes().find(|n| n.id == id).map(|n| self.of_node(n)),
+            MemberId::Group(_) => self.group(&member.name),
+        };
+        let group = |view: &GroupView| {
+            let url = engine.usual_url(&self.snapshot, view.id).to_string();
+            let members = view.members.iter().filter_map(member).collect();
+            (view.name.clone(), url, members)
+        };
+        self.views.iter().map(group).collect()
+    }
+
     /// Configured nodes in order, then the built-ins.
     fn nodes(&self) -> impl Iterator<Item = &Node> {
         let builtins = [&**builtin::direct(), &**builtin::block()];
@@ -107,7 +122,7 @@ impl<'a> Documents<'a> {
     }
 
     /// Where a server is stays out, as everywhere.
-    fn of_node(&self, node: &Node) -> Value {
+    pub(super) fn of_node(&self, node: &Node) -> Value {
         let past = self.samples.of_node(node.id);
         let state = match self.shared.engine.judge.verdict(node) {
             Some(_) => "disabled",

@@ -1,10 +1,15 @@
-//! The part of the Clash API that dashboards need to show groups and to choose in them.
+//! The part of the Clash API that dashboards need.
 //!
 //! Names instead of ids, and one selection for both networks: who needs more uses the native
 //! routes. Paths of that API which are not served are 404. Errors are `{"message"}`.
 
+mod configs;
+pub(super) mod connections;
 mod delay;
 mod doc;
+mod providers;
+mod rules;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +17,9 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
-    routing::get,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::{delete, get, patch, post, put},
 };
 use honk_policy::{
     group::{Group, Scope, builtin},
@@ -23,7 +29,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::doc::{Documents, GLOBAL};
-use super::{Shared, error::ApiError};
+use super::{Shared, error::ApiError, ui};
 use crate::{
     app::{
         select::{Change, SelectError},
@@ -33,7 +39,7 @@ use crate::{
 };
 
 /// First parts of paths of the Clash API, whether served or not: their errors have its shape.
-const ROOTS: [&str; 18] = [
+const ROOTS: [&str; 19] = [
     "",
     "cache",
     "configs",
@@ -52,29 +58,75 @@ const ROOTS: [&str; 18] = [
     "storage",
     "traffic",
     "upgrade",
+    "version",
 ];
 
 /// Whether a path belongs to the Clash API.
 pub(super) fn owns(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next();
-    let first = first.unwrap_or_default();
-    ROOTS.contains(&first) || first == "version"
+    ROOTS.contains(&first.unwrap_or_default())
 }
 
 pub(super) fn routes() -> Router<Shared> {
+    let provider = get(providers::one).put(providers::refresh);
+    let connections = get(connections::list).delete(connections::close);
+    let configs = get(configs::read)
+        .patch(configs::change)
+        .put(configs::reload);
     Router::new()
         .route("/", get(hello))
         .route("/version", get(version))
+        .route("/configs", configs)
+        .route("/configs/geo", post(configs::again))
         .route("/proxies", get(list))
         .route("/proxies/{name}", get(one).put(choose).delete(unpin))
         .route("/proxies/{name}/delay", get(delay::one))
         .route("/group", get(groups))
         .route("/group/{name}", get(group))
         .route("/group/{name}/delay", get(delay::members))
+        .route("/rules", get(rules::list))
+        .route("/rules/disable", patch(not_here))
+        .route("/connections", connections)
+        .route("/connections/{id}", delete(connections::close_one))
+        .route("/traffic", get(streams::traffic))
+        .route("/memory", get(streams::memory))
+        .route("/logs", get(streams::logs))
+        .route("/providers/proxies", get(providers::list))
+        .route("/providers/proxies/{name}", provider)
+        .route(
+            "/providers/proxies/{name}/healthcheck",
+            get(providers::check),
+        )
+        .route("/providers/proxies/{name}/{node}", get(providers::node))
+        .route(
+            "/providers/proxies/{name}/{node}/healthcheck",
+            get(providers::node_check),
+        )
+        .route("/providers/rules", get(providers::of_rules))
+        .route("/providers/rules/{name}", put(providers::no_rules))
+        .route(
+            "/cache/fakeip/flush",
+            post(|| async { StatusCode::NO_CONTENT }),
+        )
+        .route("/upgrade", post(not_here).get(absent))
+        .route("/upgrade/geo", post(configs::again))
+        .route("/restart", post(not_here).get(absent))
 }
 
-async fn hello() -> Json<Value> {
-    Json(json!({ "hello": "honk" }))
+async fn hello(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let page = ui::wants_page(&shared, &headers);
+    page.unwrap_or_else(|| Json(json!({ "hello": "honk" })).into_response())
+}
+
+/// What is asked for belongs to others.
+async fn not_here() -> ApiError {
+    let text = "managed by the package manager, the service manager or the configuration";
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", text)
+}
+
+/// What is switched off is not there, for those who try first.
+async fn absent() -> ApiError {
+    ApiError::not_found("path", "no such path")
 }
 
 /// Dashboards find out by the name what this is.

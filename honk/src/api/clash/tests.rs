@@ -26,7 +26,7 @@ fn config() -> String {
         )
 }
 
-async fn call(world: &World, method: Method, path: &str, body: &str) -> (u16, Value) {
+pub(super) async fn call(world: &World, method: Method, path: &str, body: &str) -> (u16, Value) {
     let router = crate::api::router(world.engine.clone());
     // Dashboards send no content type.
     let request = Request::builder().method(method).uri(path);
@@ -40,7 +40,7 @@ async fn call(world: &World, method: Method, path: &str, body: &str) -> (u16, Va
     )
 }
 
-async fn get(world: &World, path: &str) -> Value {
+pub(super) async fn get(world: &World, path: &str) -> Value {
     let (status, value) = call(world, Method::GET, path, "").await;
     assert_eq!(status, 200, "{path}: {value}");
     value
@@ -200,15 +200,20 @@ async fn networks_that_differ_and_pins_are_shown_and_pins_can_be_dropped() {
 #[tokio::test]
 async fn paths_that_are_not_served_say_so_in_the_same_shape() {
     let world = World::new(CONFIG);
-    for path in [
-        "/configs",
-        "/rules",
-        "/connections",
-        "/providers/proxies",
-        "/proxies/nope",
+    for (method, path, expected) in [
+        (Method::GET, "/dns/query", 404),
+        (Method::GET, "/storage/x", 404),
+        (Method::GET, "/profile/tracing", 404),
+        (Method::GET, "/proxies/nope", 404),
+        (Method::GET, "/restart", 404),
+        (Method::POST, "/restart", 501),
+        (Method::GET, "/upgrade", 404),
+        (Method::POST, "/upgrade", 501),
+        (Method::PATCH, "/rules/disable", 501),
+        (Method::GET, "/cache/fakeip/flush", 405),
     ] {
-        let (status, body) = call(&world, Method::GET, path, "").await;
-        assert_eq!(status, 404, "{path}");
+        let (status, body) = call(&world, method, path, "").await;
+        assert_eq!(status, expected, "{path}");
         assert!(
             body["message"].is_string() && body.get("error").is_none(),
             "{body}"
@@ -278,6 +283,19 @@ async fn delays_are_numbers_and_failures_are_errors() {
     let (status, _) = call(&world, Method::GET, &format!("/proxies/broken/{asked}"), "").await;
     assert_eq!(status, 503);
 
+    for (expected, status) in [("204", 200), ("200/300-399", 503)] {
+        let path = format!("/proxies/good/{asked}&expected={expected}");
+        let (got, body) = call(&world, Method::GET, &path, "").await;
+        assert_eq!(got, status, "{expected}: {body}");
+    }
+    let path = format!("/group/proxy/{asked}&expected=200");
+    assert_eq!(
+        get(&world, &path).await,
+        json!({}),
+        "no member answers with that"
+    );
+    get(&world, &format!("/proxies/good/{asked}")).await;
+
     // What was measured is the history.
     let node = get(&world, "/proxies/good").await;
     let last = node["history"].as_array().unwrap().last().unwrap().clone();
@@ -298,7 +316,7 @@ async fn delays_are_numbers_and_failures_are_errors() {
         ("/proxies/good/delay?timeout=5", 400),
         ("/proxies/good/delay?timeout=x", 400),
         ("/proxies/good/delay?url=nonsense", 400),
-        ("/proxies/good/delay?expected=204", 400),
+        ("/proxies/good/delay?expected=2xx", 400),
         ("/proxies/nope/delay", 404),
         ("/proxies/block/delay", 503),
         ("/group/nope/delay", 404),

@@ -38,7 +38,7 @@ use self::{
     throttle::{Guesses, Rate, WINDOW},
     token::Caller,
 };
-use super::error::ApiError;
+use super::{error::ApiError, feed, ui};
 
 /// Requests per second and address, and how many of them may come at once.
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
@@ -209,8 +209,14 @@ pub(super) async fn authenticate(
     let Some(Peer(address)) = request.extensions().get().copied() else {
         return denied();
     };
-    let shows = request.headers().contains_key(header::AUTHORIZATION);
-    let open = OPEN.contains(&request.uri().path());
+    let path = request.uri().path();
+    // Browsers cannot send headers with an upgrade.
+    let asked = match feed::is_upgrade(request.method(), request.headers()) {
+        true => token::in_query(request.uri().query()),
+        false => None,
+    };
+    let shows = asked.is_some() || request.headers().contains_key(header::AUTHORIZATION);
+    let open = OPEN.contains(&path) || ui::owns(path);
     if open && !shows {
         return next.run(request).await;
     }
@@ -220,7 +226,11 @@ pub(super) async fn authenticate(
         let text = "too many wrong tokens from this address";
         return later("auth_throttled", text, WINDOW);
     }
-    match guard.access.caller(request.headers()) {
+    let caller = match &asked {
+        Some(token) => guard.access.shows(token),
+        None => guard.access.caller(request.headers()),
+    };
+    match caller {
         Caller::Full => next.run(request).await,
         Caller::Reader if is_safe(request.method()) => next.run(request).await,
         Caller::Reader => {

@@ -49,26 +49,36 @@ pub(super) enum Caller {
 }
 
 impl Access {
-    /// Every configured token is compared, whatever the others say.
+    /// By the header.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Caller {
-        let Self::Tokens { full, read } = self else {
+        if matches!(self, Self::Anonymous) {
             return Caller::Full;
-        };
+        }
         let mut sent = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), more) = (sent.next(), sent.next()) else {
             return Caller::Unknown;
         };
         let presented = bearer(value.as_bytes());
+        let caller = self.shows(presented.unwrap_or_default());
+        match more.is_some() || presented.is_none() {
+            true => Caller::Wrong,
+            false => caller,
+        }
+    }
+
+    /// Every configured token is compared, whatever the others say.
+    pub(super) fn shows(&self, presented: &[u8]) -> Caller {
+        let Self::Tokens { full, read } = self else {
+            return Caller::Full;
+        };
         let is = |token: &Option<Token>| {
-            let is = token.as_ref().map(|t| t.is(presented.unwrap_or_default()));
+            let is = token.as_ref().map(|t| t.is(presented));
             is.is_some_and(bool::from)
         };
-        let (full, read) = (is(full), is(read));
-        match (more.is_some() || presented.is_none(), full, read) {
-            (true, ..) => Caller::Wrong,
-            (false, true, _) => Caller::Full,
-            (false, false, true) => Caller::Reader,
-            (false, false, false) => Caller::Wrong,
+        match (is(full), is(read)) {
+            (true, _) => Caller::Full,
+            (false, true) => Caller::Reader,
+            (false, false) => Caller::Wrong,
         }
     }
 }
@@ -81,9 +91,53 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| rest.trim_ascii())
 }
 
+/// The token of `token=`, with `%XX` read and `+` left as it is. Two of them are none that is
+/// right.
+pub(super) fn in_query(query: Option<&str>) -> Option<Vec<u8>> {
+    let mut sent = query?.split('&').filter_map(|p| p.strip_prefix("token="));
+    let token = sent.next()?;
+    if sent.next().is_some() {
+        return Some(Vec::new());
+    }
+    let mut read = Vec::with_capacity(token.len());
+    let mut rest = token.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let escaped = after
+            .get(..2)
+            .filter(|digits| *byte == b'%' && digits.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        read.push(escaped.unwrap_or(*byte));
+        rest = match escaped {
+            Some(_) => after.get(2..).unwrap_or_default(),
+            None => after,
+        };
+    }
+    Some(read)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_of_queries_are_decoded_once_and_plus_is_no_space() {
+        for (query, token) in [
+            ("token=a%2Bb%3d%26c", "a+b=&c"),
+            ("interval=5&token=x+y", "x+y"),
+            ("token=100%", "100%"),
+            ("token=%2542", "%42"),
+            ("token=%4", "%4"),
+            ("token=%+4", "%+4"),
+            ("token=", ""),
+            ("token=a&token=a", ""),
+        ] {
+            let found = in_query(Some(query));
+            assert_eq!(found.as_deref(), Some(token.as_bytes()), "{query}");
+        }
+        assert_eq!(in_query(Some("atoken=b")), None);
+        assert_eq!(in_query(None), None);
+    }
 
     fn caller(access: &Access, value: Option<&str>) -> Caller {
         let mut headers = HeaderMap::new();
