@@ -6,8 +6,8 @@
 use super::{
     clock::T,
     cohort::Cohort,
-    consts::{CELLS, H_REL},
-    decay::left,
+    consts::CELLS,
+    decay::Fade,
     ids::{GroupKey, NodeKey, TargetId, mix},
     lru::{Key, Lru},
     outcome::Marks,
@@ -141,7 +141,7 @@ impl Key for CellKey {
         let target = self.target.map_or(0, |t| u64::from(t.0) + 1);
         let family = self.family.map_or(0, |f| f as u64 + 1);
         let scope = target << 32 | family << 8 | self.network as u64;
-        mix(self.node.bits() ^ u64::from(self.group.0), scope)
+        mix(scope, self.node.bits() ^ u64::from(self.group.0))
     }
 }
 
@@ -213,10 +213,15 @@ impl Cell {
 
     /// Reliability counters as of now.
     pub(super) fn counts(&self, now: T) -> Counts {
+        self.faded(&mut Fade::new(now))
+    }
+
+    /// As [`counts`](Self::counts), one of several cells.
+    pub(super) fn faded(&self, fade: &mut Fade) -> Counts {
         let Some(at) = self.updated_at else {
             return Counts::default();
         };
-        let left = left(now.secs_since(at), H_REL);
+        let left = fade.since(at);
         Counts {
             ok: self.counts.ok * left,
             bad: self.counts.bad * left,

@@ -1,6 +1,6 @@
 //! Decay by half-lives: counters are kept as of their last write and read as of now (S-040).
 
-use super::clock::T;
+use super::{clock::T, consts::H_REL};
 
 /// How much of something is left after `secs`.
 pub(super) fn left(secs: f64, half_life: f64) -> f64 {
@@ -8,6 +8,31 @@ pub(super) fn left(secs: f64, half_life: f64) -> f64 {
         return 1.0;
     }
     (-secs / half_life).exp2()
+}
+
+/// What is left of business reliability at one moment. Layers of a node are often written
+/// together, so the last answer is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fade {
+    now: T,
+    last: (T, f64),
+}
+
+impl Fade {
+    pub(super) fn new(now: T) -> Self {
+        Self {
+            now,
+            last: (now, 1.0),
+        }
+    }
+
+    /// What is left of counters that were written at `at`.
+    pub(super) fn since(&mut self, at: T) -> f64 {
+        if self.last.0 != at {
+            self.last = (at, left(self.now.secs_since(at), H_REL));
+        }
+        self.last.1
+    }
 }
 
 /// One counter with its own time.

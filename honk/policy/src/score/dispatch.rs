@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use super::{
     budget::{Denied, Ledger, Pocket, Standing},
     clock::T,
-    compare::Reading,
+    compare::Beside,
     consts::{N_TRAIN, POOL_MAX, REPORTERS, STREAK_OUT},
     flight::Trial,
     ids::{NodeKey, TargetId},
@@ -95,7 +95,8 @@ fn compare(a: &Pending, b: &Pending) -> Ordering {
 
 /// Where optional work is looked for.
 pub(super) struct Walk<'a> {
-    pub(super) reading: Reading<'a>,
+    /// The selection beside the others.
+    pub(super) beside: Beside<'a>,
     /// Members of the pool in the view.
     pub(super) rows: &'a [Row],
     /// The selection among them.
@@ -110,7 +111,7 @@ impl Walk<'_> {
         let any_qualified = self.rows.iter().any(|r| healthy(r) && r.known.qualified);
         let selection = self.rows[self.selection].node;
         let facts = self.rows.iter().enumerate().map(|(at, _)| self.facts(at));
-        Order::of(self.reading.now, facts, selection, any_qualified)
+        Order::of(self.beside.reading.now, facts, selection, any_qualified)
     }
 
     fn facts(&self, at: usize) -> Facts {
@@ -120,7 +121,7 @@ impl Walk<'_> {
         // Comparing takes longest, and matters only where no earlier question is open.
         let asks = known.streak == 0 && usable && row.eligible;
         let (compared, sharing) = if asks {
-            self.compared([selection.node, row.node], selection.known.degraded_at)
+            self.compared(row.node, selection.known.degraded_at)
         } else {
             (false, 0)
         };
@@ -145,13 +146,13 @@ impl Walk<'_> {
 
     /// Whether the response is compared on whole evidence that is as new as the last sudden
     /// slowness of the selection, and by how many flows of the challenger.
-    fn compared(&self, nodes: [NodeKey; 2], degraded: Option<T>) -> (bool, u8) {
-        let pair = self.reading.own(nodes).filter(|pair| !pair.partial);
+    fn compared(&self, node: NodeKey, degraded: Option<T>) -> (bool, u8) {
+        let pair = self.beside.own(node).filter(|pair| !pair.partial);
         let response = pair.and_then(|pair| pair.response);
         if response.is_some_and(|r| degraded.is_none_or(|at| r.last >= at)) {
             return (true, REPORTERS);
         }
-        (false, self.reading.sharing(nodes))
+        (false, self.beside.sharing(node))
     }
 
     /// By the first check that the selection is measured by.
@@ -188,7 +189,7 @@ pub(super) fn reserve(
         completions: selection.completions,
         standing: standing(selection),
     };
-    self::walk(walk.reading.now, &walk.order(), ledger, &flow)
+    self::walk(walk.beside.reading.now, &walk.order(), ledger, &flow)
 }
 
 /// The flow that could become a trial.

@@ -53,8 +53,8 @@ impl Key for HistoryKey {
         let target = self.target.map_or(0, |t| u64::from(t.0) + 1);
         let family = self.family.map_or(0, |f| f as u64 + 1);
         mix(
-            u64::from(self.group.0) << 8 | family << 1 | self.network as u64,
             target,
+            u64::from(self.group.0) << 8 | family << 1 | self.network as u64,
         )
     }
 }

@@ -14,7 +14,7 @@ use crate::id::{Family, NodeId};
 pub struct GroupKey(pub u32);
 
 /// A node, ordered as its [`NodeId`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeKey {
     high: u64,
     low: u64,

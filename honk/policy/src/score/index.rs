@@ -3,14 +3,29 @@
 /// Slots by hash. Doubles until it holds what its slab holds, then never allocates again.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    cells: Vec<Option<Entry>>,
+    cells: Vec<Entry>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
+    /// [`NONE`] where no entry is.
     slot: u32,
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+impl Entry {
+    const EMPTY: Self = Self {
+        hash: 0,
+        slot: NONE,
+    };
+
+    fn is_empty(self) -> bool {
+        self.slot == NONE
+    }
 }
 
 /// Cells of the first table.
@@ -19,7 +34,7 @@ const FIRST: usize = 16;
 impl Index {
     /// Bytes in use.
     pub(super) fn bytes(&self) -> usize {
-        self.cells.capacity() * size_of::<Option<Entry>>()
+        self.cells.capacity() * size_of::<Entry>()
     }
 
     /// Bytes in use with so many entries, at most.
@@ -29,7 +44,7 @@ impl Index {
         } else {
             (entries * 2).next_power_of_two()
         };
-        cells * size_of::<Option<Entry>>()
+        cells * size_of::<Entry>()
     }
 
     /// The slot with this hash that is the wanted one.
@@ -37,13 +52,16 @@ impl Index {
         let mask = self.cells.len().checked_sub(1)?;
         let short = shorten(hash);
         let mut at = short as usize & mask;
-        while let Some(entry) = self.cells[at] {
+        loop {
+            let entry = self.cells[at];
+            if entry.is_empty() {
+                return None;
+            }
             if entry.hash == short && is_it(entry.slot) {
                 return Some(entry.slot);
             }
             at = (at + 1) & mask;
         }
-        None
     }
 
     /// Adds a slot that is not in it.
@@ -64,11 +82,14 @@ impl Index {
         let short = shorten(hash);
         let mut at = short as usize & mask;
         loop {
-            match self.cells[at] {
-                None => return,
-                Some(entry) if entry.hash == short && entry.slot == slot => break,
-                Some(_) => at = (at + 1) & mask,
+            let entry = self.cells[at];
+            if entry.is_empty() {
+                return;
             }
+            if entry.hash == short && entry.slot == slot {
+                break;
+            }
+            at = (at + 1) & mask;
         }
         self.len -= 1;
         self.close_gap(at, mask);
@@ -80,34 +101,35 @@ impl Index {
         let mut at = gap;
         loop {
             at = (at + 1) & mask;
-            let Some(entry) = self.cells[at] else {
+            let entry = self.cells[at];
+            if entry.is_empty() {
                 break;
-            };
+            }
             let home = entry.hash as usize & mask;
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(gap) & mask {
-                self.cells[gap] = Some(entry);
+                self.cells[gap] = entry;
                 gap = at;
             }
         }
-        self.cells[gap] = None;
+        self.cells[gap] = Entry::EMPTY;
     }
 
     fn grow(&mut self) {
-        let mut wider = vec![None; (self.cells.len() * 2).max(FIRST)];
-        for entry in self.cells.iter().flatten() {
+        let mut wider = vec![Entry::EMPTY; (self.cells.len() * 2).max(FIRST)];
+        for entry in self.cells.iter().filter(|entry| !entry.is_empty()) {
             place(&mut wider, *entry);
         }
         self.cells = wider;
     }
 }
 
-fn place(cells: &mut [Option<Entry>], entry: Entry) {
+fn place(cells: &mut [Entry], entry: Entry) {
     let mask = cells.len() - 1;
     let mut at = entry.hash as usize & mask;
-    while cells[at].is_some() {
+    while !cells[at].is_empty() {
         at = (at + 1) & mask;
     }
-    cells[at] = Some(entry);
+    cells[at] = entry;
 }
 
 fn shorten(hash: u64) -> u32 {

@@ -13,7 +13,7 @@ use super::{
     pool::{Pool, Standing},
     reasons::Reason,
     record::Evidence,
-    snapshot::{Row, Snapshot},
+    snapshot::Row,
     utility,
 };
 use crate::id::Family;
@@ -24,6 +24,8 @@ pub(super) struct Choice {
     /// Index of the row.
     pub(super) row: usize,
     pub(super) reason: Reason,
+    /// Whether another leaf served this scope last.
+    pub(super) moves: bool,
 }
 
 impl Engine {
@@ -88,22 +90,25 @@ impl Engine {
         view: &[Cand],
         rows: &mut Vec<Row>,
     ) -> Option<Choice> {
-        rows.clear();
         let located = pool.located(view);
         let cands = located.indices().iter().map(|&index| (index, view[index]));
-        rows.extend(cands.map(|(index, cand)| row(&self.evidence, now, scope, index, cand)));
-        eligible::mark(rows);
-        utility::mark(rows);
+        read(&self.evidence, now, scope, cands, rows);
         let current = self.history.current(scope);
         let incumbent = rows.iter().position(|row| Some(row.node) == current);
         let reading = reading(&self.evidence, now, scope);
-        let (row, reason) = ordinary::choose(rows, incumbent, |held, challenger| {
-            let (held, challenger) = (&rows[held], &rows[challenger]);
-            let pair = reading.pair([held.node, challenger.node])?;
-            Some(gain(&pair, &held.known, &challenger.known))
+        let beside = incumbent.map(|held| (&rows[held].known, reading.beside(rows[held].node)));
+        let (row, reason) = ordinary::choose(rows, incumbent, |challenger| {
+            let (held, beside) = beside.as_ref()?;
+            let challenger = &rows[challenger];
+            let pair = beside.pair(challenger.node)?;
+            Some(gain(&pair, held, &challenger.known))
         });
-        rows.get(row)?;
-        Some(Choice { row, reason })
+        let chosen = rows.get(row)?.node;
+        Some(Choice {
+            row,
+            reason,
+            moves: current.is_some_and(|current| current != chosen),
+        })
     }
 }
 
@@ -136,15 +141,24 @@ pub(super) fn reading<'a>(evidence: &'a Evidence, now: T, scope: &'a Scope) -> R
     }
 }
 
-fn row(evidence: &Evidence, now: T, scope: &Scope, index: usize, cand: Cand) -> Row {
-    Row {
-        node: cand.node,
-        index,
-        member: cand.member,
-        known: Snapshot::read(now, scope, evidence.cells.layers(scope, cand.node)),
-        eligible: false,
-        utility: 0.0,
+/// Reads candidates into rows, those that are there used again.
+fn read(
+    evidence: &Evidence,
+    now: T,
+    scope: &Scope,
+    cands: impl ExactSizeIterator<Item = (usize, Cand)>,
+    rows: &mut Vec<Row>,
+) {
+    rows.resize_with(cands.len(), Row::default);
+    for (row, (index, cand)) in rows.iter_mut().zip(cands) {
+        row.node = cand.node;
+        row.index = index;
+        row.member = cand.member;
+        let layers = evidence.cells.layers(scope, cand.node);
+        row.known.refresh(now, scope, layers);
     }
+    eligible::mark(rows);
+    utility::mark(rows);
 }
 
 /// Ranks a whole view for the pool, whatever the flow's target. Tells which one an ordinary first
@@ -158,11 +172,8 @@ pub(super) fn standings_of(
     standings: &mut Vec<Standing>,
 ) -> usize {
     let scope = wide(scope);
-    rows.clear();
-    let all = view.iter().enumerate();
-    rows.extend(all.map(|(index, cand)| row(evidence, now, &scope, index, *cand)));
-    eligible::mark(rows);
-    utility::mark(rows);
+    let all = view.iter().copied().enumerate();
+    read(evidence, now, &scope, all, rows);
     let check = utility::shared_check(rows);
     standings.clear();
     standings.extend(rows.iter().map(|row| Standing {

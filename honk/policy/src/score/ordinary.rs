@@ -30,12 +30,12 @@ pub(super) fn best(rows: &[Row]) -> (usize, Reason) {
     (best.unwrap_or(0), reason)
 }
 
-/// Index of the row that serves, and why. `gain_over` tells the gain of a challenger over the
+/// Index of the row that serves, and why. `gain_of` tells the gain of a challenger over the
 /// incumbent where their evidence can be compared.
 pub(super) fn choose(
     rows: &[Row],
     incumbent: Option<usize>,
-    mut gain_over: impl FnMut(usize, usize) -> Option<Gain>,
+    mut gain_of: impl FnMut(usize) -> Option<Gain>,
 ) -> (usize, Reason) {
     let (best, reason) = best(rows);
     let Some(current) = incumbent else {
@@ -58,7 +58,7 @@ pub(super) fn choose(
         if at == current || !row.eligible || row.known.completions < N_TRAIN {
             continue;
         }
-        let Some(gain) = gain_over(current, at) else {
+        let Some(gain) = gain_of(at) else {
             continue;
         };
         tradeoff |= gain.tradeoff;
@@ -111,10 +111,7 @@ mod tests {
 
     /// The first of three is the incumbent.
     fn held(rows: &[Row], gains: [Option<Gain>; 2]) -> (usize, Reason) {
-        choose(rows, Some(0), |held, at| {
-            assert_eq!(held, 0);
-            gains[at - 1]
-        })
+        choose(rows, Some(0), |at| gains[at - 1])
     }
 
     fn three() -> Vec<Row> {
@@ -143,7 +140,7 @@ mod tests {
         assert_eq!(best(&one), (0, Reason::ReliabilityWinner));
         one[0].eligible = false;
         assert_eq!(best(&one).0, 0, "nobody is fit: the first");
-        assert_eq!(choose(&three(), None, |_, _| None).0, 1);
+        assert_eq!(choose(&three(), None, |_| None).0, 1);
     }
 
     #[test]

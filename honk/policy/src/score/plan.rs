@@ -150,7 +150,9 @@ impl Engine {
             };
             streak >= STREAK_OUT
         };
-        if !pool.due(now, view, failing) {
+        let sound =
+            rows.len() == pool.len() && rows.iter().all(|row| row.known.node_streak < STREAK_OUT);
+        if !pool.due(now, view, rows.len(), sound, failing) {
             return choice;
         }
         let net = self.groups[at].net_mut(scope.network);
@@ -178,10 +180,8 @@ impl Engine {
     ) -> Pick {
         let selected = &rows[choice.row];
         let several = view.len() > 1;
-        let current = self.history.current(scope);
-        let moves = current.is_some_and(|current| current != selected.node);
         self.count_filtered(at, ctx, rows, now);
-        let serial = trial_serial.filter(|_| several && !moves);
+        let serial = trial_serial.filter(|_| several && !choice.moves);
         if let Some(serial) = serial
             && let Some(pick) = self.trial(now, at, scope, rows, choice, serial)
         {
@@ -241,7 +241,7 @@ impl Engine {
         };
         let selected = &rows[choice.row];
         let walk = Walk {
-            reading: reading(&self.evidence, now, scope),
+            beside: reading(&self.evidence, now, scope).beside(selected.node),
             rows,
             selection: choice.row,
         };

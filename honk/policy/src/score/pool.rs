@@ -4,6 +4,8 @@
 //! follows the demand; who serves is looked at every five minutes; one place rotates through
 //! everybody else. A small group is its own pool. The pool never leaves a view without a leaf.
 
+mod located;
+
 use std::cmp::Ordering;
 
 use super::{
@@ -12,6 +14,7 @@ use super::{
     consts::{H_RATE, H_REL, POOL_MAX},
     ids::NodeKey,
 };
+use located::Located;
 
 /// Up to so many leaves all serve.
 const SMALL: usize = 4;
@@ -96,6 +99,11 @@ impl Pool {
         self.places.iter().any(|p| p.node == node)
     }
 
+    /// Places that are taken.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     #[cfg(test)]
     pub(super) fn members(&self) -> impl Iterator<Item = NodeKey> {
         self.places.iter().map(|p| p.node)
@@ -137,8 +145,7 @@ impl Pool {
                 }
             }
         }
-        found.indices[..found.len].sort_unstable();
-        found
+        found.sorted()
     }
 
     /// Notes who is in the view. A nested group that answers with another leaf keeps its place.
@@ -179,13 +186,21 @@ impl Pool {
             .is_some_and(|since| now.is_after(since, MISSING))
     }
 
-    /// Whether the ranking must be looked at now.
-    pub(super) fn due(&self, now: T, view: &[Cand], failing: impl Fn(NodeKey) -> bool) -> bool {
+    /// Whether the ranking must be looked at now. `here`: members that the view holds; `sound`:
+    /// all are, and none of them fails.
+    pub(super) fn due(
+        &self,
+        now: T,
+        view: &[Cand],
+        here: usize,
+        sound: bool,
+        failing: impl Fn(NodeKey) -> bool,
+    ) -> bool {
         let over = |since: Option<T>, secs| since.is_none_or(|at| now.is_after(at, secs));
         if over(self.refreshed, REFRESH) || self.rotating && over(self.turned, TURN) {
             return true;
         }
-        if self.located(view).len == 0 && !view.is_empty() {
+        if here == 0 && !view.is_empty() {
             return true;
         }
         let small = self.leaves.max(view.len()) <= SMALL;
@@ -198,7 +213,8 @@ impl Pool {
             return view.iter().any(|c| !self.contains(c.node));
         }
         let bad = |p: &Place| Self::is_missing(p, now) || failing(p.node);
-        self.places.iter().any(bad)
+        !sound
+            && self.places.iter().any(bad)
             && view
                 .iter()
                 .any(|c| !self.contains(c.node) && !failing(c.node))
@@ -381,27 +397,6 @@ fn place(standing: &Standing) -> Place {
         member: standing.member,
         hint: standing.index as u32,
         missing_since: None,
-    }
-}
-
-/// Members found in a view.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Located {
-    indices: [usize; POOL_MAX],
-    len: usize,
-}
-
-impl Located {
-    fn push(&mut self, index: usize) {
-        if self.len < POOL_MAX {
-            self.indices[self.len] = index;
-            self.len += 1;
-        }
-    }
-
-    /// Indices in the view, ascending.
-    pub(super) fn indices(&self) -> &[usize] {
-        &self.indices[..self.len]
     }
 }
 

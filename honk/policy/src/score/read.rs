@@ -43,7 +43,7 @@ impl Engine {
             });
         };
         let walk = Walk {
-            reading: reading(&self.evidence, now, &scope),
+            beside: reading(&self.evidence, now, &scope).beside(rows[choice.row].node),
             rows: &rows,
             selection: choice.row,
         };

@@ -13,7 +13,7 @@ pub(super) struct Counts {
 }
 
 /// Reliability of a candidate over its layers, from the widest to the most specific.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Reliability {
     /// Lower bound.
     pub(super) lower: f64,
@@ -50,11 +50,45 @@ impl Counts {
     fn rate(self, pseudo: f64) -> f64 {
         (self.ok + pseudo) / (self.useful() + pseudo)
     }
+
+    /// This layer over wider ones, by the weight of its attempts.
+    fn over(self, pseudo: f64, wide: impl FnOnce() -> Reliability) -> Reliability {
+        let (lower, upper) = self.bounds();
+        let own = Reliability {
+            lower,
+            upper,
+            rate: self.rate(pseudo),
+        };
+        let weight = self.useful() / N_FULL;
+        if weight >= 1.0 {
+            return own;
+        }
+        let wide = wide();
+        let blend = |wide: f64, own: f64| (1.0 - weight) * wide + weight * own;
+        Reliability {
+            lower: blend(wide.lower, own.lower),
+            upper: blend(wide.upper, own.upper),
+            rate: blend(wide.rate, own.rate),
+        }
+    }
 }
 
 impl Reliability {
+    /// Over the layers there are. A layer with its whole weight hides those under it, and then
+    /// they are not worked out.
+    pub(super) fn of(group: Counts, family: Option<Counts>, exact: Option<Counts>) -> Self {
+        let wide = || match family {
+            Some(family) => family.over(KAPPA, || Self::group(group)),
+            None => Self::group(group),
+        };
+        match exact {
+            Some(exact) => exact.over(KAPPA_EXACT, wide),
+            None => wide(),
+        }
+    }
+
     /// Of the group layer alone.
-    pub(super) fn group(counts: Counts) -> Self {
+    fn group(counts: Counts) -> Self {
         let (lower, upper) = counts.bounds();
         let observed = counts.rate(KAPPA);
         // Untried is a half, and the way from there to the observed rate has no step.
@@ -63,27 +97,6 @@ impl Reliability {
             lower,
             upper,
             rate: 0.5 + tried * (observed - 0.5),
-        }
-    }
-
-    /// With the family layer over it.
-    pub(super) fn family(self, counts: Counts) -> Self {
-        self.under(counts, KAPPA)
-    }
-
-    /// With the exact layer over it.
-    pub(super) fn exact(self, counts: Counts) -> Self {
-        self.under(counts, KAPPA_EXACT)
-    }
-
-    fn under(self, counts: Counts, pseudo: f64) -> Self {
-        let weight = (counts.useful() / N_FULL).min(1.0);
-        let blend = |wide: f64, narrow: f64| (1.0 - weight) * wide + weight * narrow;
-        let (lower, upper) = counts.bounds();
-        Self {
-            lower: blend(self.lower, lower),
-            upper: blend(self.upper, upper),
-            rate: blend(self.rate, counts.rate(pseudo)),
         }
     }
 }
@@ -127,15 +140,14 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_design() {
-        let group = Reliability::group(counts(990.0, 10.0));
-        near(group.rate, 0.990_079);
-        let family = group.family(counts(100.0, 1.0));
-        near(family.rate, 0.990_826);
-        near(family.exact(counts(8.0, 1.0)).rate, 0.96);
-        near(family.exact(counts(4.0, 1.0)).rate, 0.966_798);
-        let other = Reliability::group(counts(100.0, 2.0));
-        near(other.family(counts(0.0, 8.0)).rate, 0.5);
-        near(Reliability::group(counts(20.0, 0.0)).rate, 1.0);
-        near(Reliability::group(counts(0.0, 0.0)).rate, 0.5);
+        let rate = |group, family, exact| Reliability::of(group, family, exact).rate;
+        let (group, family) = (counts(990.0, 10.0), Some(counts(100.0, 1.0)));
+        near(rate(group, None, None), 0.990_079);
+        near(rate(group, family, None), 0.990_826);
+        near(rate(group, family, Some(counts(8.0, 1.0))), 0.96);
+        near(rate(group, family, Some(counts(4.0, 1.0))), 0.966_798);
+        near(rate(counts(100.0, 2.0), Some(counts(0.0, 8.0)), None), 0.5);
+        near(rate(counts(20.0, 0.0), None, None), 1.0);
+        near(rate(counts(0.0, 0.0), None, None), 0.5);
     }
 }

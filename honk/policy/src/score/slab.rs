@@ -19,6 +19,21 @@ impl<V> Slab<V> {
         }
     }
 
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<V>>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// Bytes in use with room for so many entries, a power of two, at most.
+    pub(super) const fn bytes_for(cap: usize) -> usize {
+        cap * (size_of::<Option<V>>() + size_of::<u32>())
+    }
+
+    /// Slots there are, used or not: the end of a walk by number.
+    pub(super) fn width(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Entries.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -73,6 +88,13 @@ impl<V> Slab<V> {
         (0..)
             .zip(&self.slots)
             .filter_map(|(slot, held)| Some((slot, held.as_ref()?)))
+    }
+
+    /// Entries with their slots, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut V)> {
+        (0..)
+            .zip(&mut self.slots)
+            .filter_map(|(slot, held)| Some((slot, held.as_mut()?)))
     }
 }
 

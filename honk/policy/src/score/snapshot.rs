@@ -7,13 +7,14 @@ use super::{
     cell::{Cell, Layers, PROBE_SLOTS, Scope},
     clock::T,
     consts::{DEGRADED, N_QUAL, PRESSURE, REPORTERS},
+    decay::Fade,
     ids::NodeKey,
     rel::{Counts, Reliability},
     wm::{Perf, Wm},
 };
 
 /// A candidate of a call, in the order of the view.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) node: NodeKey,
     /// Index in the view.
@@ -28,7 +29,7 @@ pub(super) struct Row {
 }
 
 /// What is known of a node in a scope.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snapshot {
     /// Bounds and observed rate.
     pub(super) reliability: Reliability,
@@ -36,8 +37,6 @@ pub(super) struct Snapshot {
     pub(super) completions: f64,
     /// Useful completions `u`: the most of a layer.
     pub(super) useful: f64,
-    /// End of the longest current lease.
-    pub(super) lease_until: Option<T>,
     /// Enough useful completions, or a lease.
     pub(super) qualified: bool,
     /// Most failures in a row of a layer.
@@ -83,141 +82,153 @@ pub(super) struct Layered {
 }
 
 impl Snapshot {
-    /// Reads the layers of a node.
+    /// What the layers of a node say.
+    #[cfg(test)]
     pub(super) fn read(now: T, scope: &Scope, layers: Layers<'_>) -> Self {
-        let mut seen = Self::empty();
-        let Some(group) = layers.group else {
-            return seen;
-        };
-        let counts = group.counts(now);
-        seen.reliability = Reliability::group(counts);
-        seen.add(now, group, counts, group.fence);
-        seen.node_streak = group.streak;
-        if let Some(family) = layers.family {
-            let counts = family.counts(now);
-            seen.reliability = seen.reliability.family(counts);
-            seen.add(now, family, counts, group.fence);
-        }
-        if let Some(exact) = layers.exact {
-            let counts = exact.counts(now);
-            seen.reliability = seen.reliability.exact(counts);
-            seen.add(now, exact, counts, group.fence);
-            seen.exact_unresolved = exact.streak > 0;
-        }
-        seen.qualified = seen.useful >= N_QUAL || seen.lease_until.is_some();
-        seen.unresolved = seen.streak > 0;
-        seen.read_availability(now, scope, layers);
-        seen.read_performance(now, layers);
+        let mut seen = Self::default();
+        seen.refresh(now, scope, layers);
         seen
     }
 
-    fn empty() -> Self {
-        Self {
-            reliability: Reliability::group(Counts::default()),
-            completions: 0.0,
-            useful: 0.0,
-            lease_until: None,
-            qualified: false,
-            streak: 0,
-            node_streak: 0,
-            unresolved: false,
-            exact_unresolved: false,
-            recovered: false,
-            failed_at: None,
-            explore_not_before: None,
-            credits: 0,
-            usable_until: None,
-            family_usable: false,
-            degraded_at: None,
-            pressed_at: None,
-            selected_tick: 0,
-            setup: Layered::default(),
-            response: Layered::default(),
-            up: Layered::default(),
-            down: Layered::default(),
-            warm_setup: None,
-            probes: [None; PROBE_SLOTS],
-        }
-    }
-
-    fn add(&mut self, now: T, cell: &Cell, counts: Counts, fence: Option<T>) {
-        self.completions = self.completions.max(counts.completions());
-        self.useful = self.useful.max(counts.useful());
-        self.streak = self.streak.max(cell.streak);
-        self.failed_at = self.failed_at.max(cell.failed_at);
-        self.explore_not_before = self.explore_not_before.max(cell.explore_not_before);
-        self.selected_tick = self.selected_tick.max(cell.selected_tick);
-        if let Some(until) = lease(now, cell, fence) {
-            self.lease_until = self.lease_until.max(Some(until));
-        }
-    }
-
-    fn read_availability(&mut self, now: T, scope: &Scope, layers: Layers<'_>) {
+    /// Becomes what the layers of a node say.
+    pub(super) fn refresh(&mut self, now: T, scope: &Scope, layers: Layers<'_>) {
         let Layers {
             group,
             family,
             exact,
         } = layers;
-        let fence = group.and_then(|g| g.fence);
+        let fence = group.and_then(|cell| cell.fence);
+        let mut fade = Fade::new(now);
+        let mut sums = Sums::default();
+        let mut counts = |cell: &Cell| sums.add(now, cell, fence, &mut fade);
+        let reliability = Reliability::of(
+            group.map(&mut counts).unwrap_or_default(),
+            family.map(&mut counts),
+            exact.map(&mut counts),
+        );
         let own = match (scope.is_targeted(), scope.family.is_some()) {
             (true, _) => exact,
             (false, true) => family,
             (false, false) => group,
         };
         let effective = |cell: &Cell| cell.fence.max(fence);
-        if let Some(cell) = own {
-            self.credits = cell.cohort.live(now, effective(cell));
-            self.usable_until = cell.cohort.usable_until(now, effective(cell));
-        }
-        self.family_usable =
-            family.is_some_and(|cell| cell.cohort.usable_until(now, effective(cell)).is_some());
+        let usable_until = |cell: &Cell| cell.cohort.usable_until(now, effective(cell));
         let back = |cell: Option<&Cell>| cell.is_some_and(|c| recovered(now, c, fence));
-        self.recovered = !self.unresolved
-            && if scope.is_targeted() {
-                back(exact)
-            } else {
-                back(group) || back(family)
-            };
-    }
-
-    fn read_performance(&mut self, now: T, layers: Layers<'_>) {
-        let Some(group) = layers.group else {
-            return;
+        let unresolved = sums.streak > 0;
+        let performance = Performance::of(layers);
+        let pressed_at = group.and_then(|cell| pressed(now, cell));
+        *self = Self {
+            reliability,
+            completions: sums.completions,
+            useful: sums.useful,
+            qualified: sums.useful >= N_QUAL || sums.leased,
+            streak: sums.streak,
+            node_streak: group.map_or(0, |cell| cell.streak),
+            unresolved,
+            exact_unresolved: exact.is_some_and(|cell| cell.streak > 0),
+            recovered: !unresolved
+                && if scope.is_targeted() {
+                    back(exact)
+                } else {
+                    back(group) || back(family)
+                },
+            failed_at: sums.failed_at,
+            explore_not_before: sums.explore_not_before,
+            credits: own.map_or(0, |cell| cell.cohort.live(now, effective(cell))),
+            usable_until: own.and_then(usable_until),
+            family_usable: family.is_some_and(|cell| usable_until(cell).is_some()),
+            degraded_at: performance.degraded_at(now).max(pressed_at),
+            pressed_at,
+            selected_tick: sums.selected_tick,
+            setup: performance.layered(now, |cell| &cell.setup),
+            response: performance.layered(now, |cell| &cell.response),
+            up: performance.layered(now, |cell| &cell.up),
+            down: performance.layered(now, |cell| &cell.down),
+            warm_setup: group.and_then(|cell| cell.warm_setup.read(now)),
+            probes: std::array::from_fn(|slot| {
+                let slot = &group?.probes[slot];
+                Some((slot.scope, slot.mean.read(now)?))
+            }),
         };
-        let current = |cell: &&Cell| cell.fence >= group.fence;
-        let family = layers.family.filter(current);
-        let exact = layers.exact.filter(current);
-        let layered = |of: fn(&Cell) -> &Wm| Layered {
-            aggregate: family
-                .and_then(|cell| of(cell).read(now))
-                .or_else(|| of(group).read(now)),
-            target: exact.and_then(|cell| of(cell).read(now)),
-        };
-        self.setup = layered(|cell| &cell.setup);
-        self.response = layered(|cell| &cell.response);
-        self.up = layered(|cell| &cell.up);
-        self.down = layered(|cell| &cell.down);
-        self.warm_setup = group.warm_setup.read(now);
-        for (seen, slot) in self.probes.iter_mut().zip(&group.probes) {
-            *seen = slot.mean.read(now).map(|perf| (slot.scope, perf));
-        }
-        let fresh = |at: &T, secs| !now.is_after(*at, secs);
-        let hints = group.pressure.iter().filter_map(|hint| hint.at);
-        self.pressed_at = hints.filter(|at| fresh(at, PRESSURE)).max();
-        let slower = exact.and_then(|cell| cell.degraded_at);
-        self.degraded_at = slower.filter(|at| fresh(at, DEGRADED)).max(self.pressed_at);
     }
 }
 
-/// End of a lease that counts now.
-fn lease(now: T, cell: &Cell, fence: Option<T>) -> Option<T> {
-    cell.lease_until
-        .filter(|until| *until > now && cell.fence >= fence)
+/// What is the most of a layer.
+#[derive(Default)]
+struct Sums {
+    completions: f64,
+    useful: f64,
+    leased: bool,
+    streak: u32,
+    failed_at: Option<T>,
+    explore_not_before: Option<T>,
+    selected_tick: u64,
+}
+
+impl Sums {
+    fn add(&mut self, now: T, cell: &Cell, fence: Option<T>, fade: &mut Fade) -> Counts {
+        let counts = cell.faded(fade);
+        self.completions = self.completions.max(counts.completions());
+        self.useful = self.useful.max(counts.useful());
+        self.streak = self.streak.max(cell.streak);
+        self.failed_at = self.failed_at.max(cell.failed_at);
+        self.explore_not_before = self.explore_not_before.max(cell.explore_not_before);
+        self.selected_tick = self.selected_tick.max(cell.selected_tick);
+        self.leased |= is_leased(now, cell, fence);
+        counts
+    }
+}
+
+/// The layers whose performance counts: no fence of the node lies after it.
+#[derive(Clone, Copy)]
+struct Performance<'a>(Layers<'a>);
+
+impl<'a> Performance<'a> {
+    fn of(layers: Layers<'a>) -> Self {
+        let fence = layers.group.and_then(|cell| cell.fence);
+        let current = |cell: &&Cell| cell.fence >= fence;
+        Self(Layers {
+            group: layers.group,
+            family: layers.family.filter(current),
+            exact: layers.exact.filter(current),
+        })
+    }
+
+    #[inline]
+    fn layered(self, now: T, of: impl Fn(&Cell) -> &Wm) -> Layered {
+        let read = |cell: &Cell| of(cell).read(now);
+        let Layers {
+            group,
+            family,
+            exact,
+        } = self.0;
+        Layered {
+            aggregate: family.and_then(read).or_else(|| group.and_then(read)),
+            target: exact.and_then(read),
+        }
+    }
+
+    /// When the target became slow all of a sudden, if that counts now.
+    fn degraded_at(self, now: T) -> Option<T> {
+        let slower = self.0.exact.and_then(|cell| cell.degraded_at);
+        slower.filter(|at| !now.is_after(*at, DEGRADED))
+    }
+}
+
+/// The newest hint of pressure on a carrier that counts now.
+fn pressed(now: T, cell: &Cell) -> Option<T> {
+    let hints = cell.pressure.iter().filter_map(|hint| hint.at);
+    hints.filter(|at| !now.is_after(*at, PRESSURE)).max()
+}
+
+/// Whether a cell has a lease that counts now.
+fn is_leased(now: T, cell: &Cell, fence: Option<T>) -> bool {
+    cell.lease_until > Some(now) && cell.fence >= fence
 }
 
 fn recovered(now: T, cell: &Cell, fence: Option<T>) -> bool {
     cell.failed_at.is_some()
         && cell.streak == 0
         && cell.cohort.credits >= REPORTERS
-        && lease(now, cell, fence).is_some()
+        && is_leased(now, cell, fence)
 }

@@ -62,35 +62,62 @@ pub(super) fn checked(row: &Row, check: Option<(usize, u64)>) -> Option<Perf> {
 
 fn best(rows: &[Row]) -> Best {
     let check = shared_check(rows);
-    let of = |good, value: &dyn Fn(&Row) -> Option<Perf>| best_of(rows, good, value);
-    let both = |good, metric: fn(&Row) -> Layered| {
-        [
-            of(good, &|row| metric(row).aggregate),
-            of(good, &|row| metric(row).target),
+    let mut probe = Top::default();
+    let mut warm_setup = Top::default();
+    let mut both = [[Top::default(); 2]; 4];
+    for row in rows.iter().filter(|row| row.eligible) {
+        let known = &row.known;
+        probe.see(checked(row, check), Good::Low);
+        warm_setup.see(known.warm_setup, Good::Low);
+        for ((metric, good), top) in [
+            (known.setup, Good::Low),
+            (known.response, Good::Low),
+            (known.up, Good::High),
+            (known.down, Good::High),
         ]
-    };
+        .into_iter()
+        .zip(&mut both)
+        {
+            top[0].see(metric.aggregate, good);
+            top[1].see(metric.target, good);
+        }
+    }
+    let [setup, response, up, down] = both.map(|metric| metric.map(Top::shared));
     Best {
         check,
-        probe: of(Good::Low, &|row| checked(row, check)),
-        warm_setup: of(Good::Low, &|row| row.known.warm_setup),
-        setup: both(Good::Low, |row| row.known.setup),
-        response: both(Good::Low, |row| row.known.response),
-        up: both(Good::High, |row| row.known.up),
-        down: both(Good::High, |row| row.known.down),
+        probe: probe.shared(),
+        warm_setup: warm_setup.shared(),
+        setup,
+        response,
+        up,
+        down,
     }
 }
 
-fn best_of(rows: &[Row], good: Good, value: &dyn Fn(&Row) -> Option<Perf>) -> Option<f64> {
-    let (mut count, mut best) = (0, None);
-    for perf in rows.iter().filter(|row| row.eligible).filter_map(value) {
-        count += 1;
-        best = Some(match (best, good) {
-            (None, _) => perf.value,
-            (Some(b), Good::Low) => perf.value.min(b),
-            (Some(b), Good::High) => perf.value.max(b),
-        });
+/// The best value so far, and how many there were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Top {
+    value: f64,
+    count: u32,
+}
+
+impl Top {
+    fn see(&mut self, perf: Option<Perf>, good: Good) {
+        let Some(perf) = perf else {
+            return;
+        };
+        self.value = match good {
+            _ if self.count == 0 => perf.value,
+            Good::Low => perf.value.min(self.value),
+            Good::High => perf.value.max(self.value),
+        };
+        self.count += 1;
     }
-    best.filter(|_| count > 1)
+
+    /// It counts where at least two have one.
+    fn shared(self) -> Option<f64> {
+        (self.count > 1).then_some(self.value)
+    }
 }
 
 fn utility(row: &Row, best: &Best) -> f64 {

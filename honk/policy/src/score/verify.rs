@@ -136,7 +136,7 @@ names!(WaitReason {
 /// Reports on a selection. `ledgers`: those of the families that the read is about, absent where
 /// a family has none yet. `candidates`: leaves in the view.
 pub(super) fn report(walk: &Walk<'_>, ledgers: &[Option<&Ledger>], candidates: usize) -> Report {
-    let now = walk.reading.now;
+    let now = walk.beside.reading.now;
     let selection = &walk.rows[walk.selection];
     let order = walk.order();
     let usable_until = selection.known.usable_until;
@@ -186,7 +186,7 @@ fn relations(walk: &Walk<'_>) -> (Challengers, Option<T>) {
     let mut until: Option<T> = None;
     let selection = walk.rows[walk.selection].node;
     for row in walk.rows.iter().filter(|row| row.node != selection) {
-        let pair = walk.reading.pair([selection, row.node]);
+        let pair = walk.beside.pair(row.node);
         let Some(response) = pair.and_then(|pair| pair.response) else {
             counts.unknown += 1;
             continue;
@@ -208,7 +208,7 @@ fn wait(walk: &Walk<'_>, ledgers: &[Option<&Ledger>], first: &Pending, now: T) -
     let retained = || ledgers.iter().flatten();
     let asked = |ledger: &&&Ledger| {
         let flights = ledger.flights();
-        match walk.reading.scope.target {
+        match walk.beside.reading.scope.target {
             TargetScope::One(target) => flights.is_unanswered(now, node, question, Some(target)),
             TargetScope::Any => flights.is_unanswered(now, node, question, None),
             // Of a target that nothing is kept of, only the record is asked elsewhere.

@@ -42,37 +42,38 @@ pub(in crate::score) enum CmpKey {
     Probe(ProbeKey),
 }
 
-/// A node in a place: everything it has there lies side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Owner {
+/// A node in one network of a group: whose evidence it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SideKey {
     pub(super) group: GroupKey,
-    pub(super) place: Place,
+    pub(super) network: Network,
     pub(super) node: NodeKey,
 }
 
-/// Traffic of one network and family, or probes of one network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u8);
+/// Traffic of one family, or probes: kept apart within a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    V4,
+    V6,
+    Probes,
+}
 
-impl Owner {
+/// Number of places.
+pub(super) const PLACES: usize = 3;
+
+impl SideKey {
     /// Spread bits, for an index.
     pub(super) fn bits(self) -> u64 {
-        self.node.bits() ^ (u64::from(self.group.0) << 8 | u64::from(self.place.0))
+        self.node.bits() ^ (u64::from(self.group.0) << 1 | self.network as u64)
     }
 }
 
-impl Place {
-    pub(super) fn traffic(network: Network, family: Family) -> Self {
-        Self(3 * network as u8 + family as u8)
-    }
-
-    pub(super) fn probes(network: Network) -> Self {
-        Self(3 * network as u8 + 2)
-    }
-
-    /// All of one network.
-    pub(super) fn all(network: Network) -> [Self; 3] {
-        [0, 1, 2].map(|n| Self(3 * network as u8 + n))
+impl From<Family> for Place {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::V4 => Self::V4,
+            Family::V6 => Self::V6,
+        }
     }
 }
 
@@ -135,13 +136,14 @@ impl About {
 }
 
 impl CmpKey {
-    pub(super) fn split(self) -> (Owner, About) {
+    /// Whose, where and about what.
+    pub(super) fn split(self) -> (SideKey, Place, About) {
         match self {
-            Self::Traffic(key) => (key.owner(), About::Target(key.target)),
+            Self::Traffic(key) => (key.side(), key.family.into(), About::Target(key.target)),
             Self::Probe(key) => {
-                let owner = Owner {
+                let side = SideKey {
                     group: key.group,
-                    place: Place::probes(key.network),
+                    network: key.network,
                     node: key.node,
                 };
                 let about = About::Probe {
@@ -149,17 +151,17 @@ impl CmpKey {
                     scope: key.scope,
                     interval: key.interval,
                 };
-                (owner, about)
+                (side, Place::Probes, about)
             }
         }
     }
 }
 
 impl TrafficKey {
-    pub(super) fn owner(&self) -> Owner {
-        Owner {
+    pub(super) fn side(&self) -> SideKey {
+        SideKey {
             group: self.group,
-            place: Place::traffic(self.network, self.family),
+            network: self.network,
             node: self.node,
         }
     }

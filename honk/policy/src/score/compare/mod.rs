@@ -8,6 +8,7 @@ mod key;
 mod pair;
 mod relation;
 mod ring;
+mod sides;
 mod store;
 mod timing;
 
@@ -16,9 +17,9 @@ mod tests;
 
 pub(super) use gain::{Gain, gain};
 pub(super) use key::{CmpKey, ProbeKey, TrafficKey};
-pub(super) use pair::Reading;
 #[cfg(test)]
 pub(super) use pair::{Basis, Pairing};
+pub(super) use pair::{Beside, Reading};
 pub(super) use relation::{Relation, relation};
 pub use store::ComparisonStats;
 pub(super) use store::{Metric, Sample, Store};

@@ -5,9 +5,10 @@
 //! looked at.
 
 use super::{
-    key::{About, Owner, Place},
-    ring::{Ring, Shared, When},
-    store::{Metric, Store},
+    key::{About, Place, SideKey},
+    ring::{Shared, When},
+    sides::Side,
+    store::{Metric, Store, read::Samples},
     timing::Timing,
 };
 use crate::id::Family;
@@ -67,7 +68,7 @@ impl Pairing {
     }
 }
 
-/// A question about two nodes: where to look, and when.
+/// Where to look, and when.
 #[derive(Clone, Copy)]
 pub(in crate::score) struct Reading<'a> {
     pub(in crate::score) store: &'a Store,
@@ -75,48 +76,140 @@ pub(in crate::score) struct Reading<'a> {
     pub(in crate::score) scope: &'a Scope,
 }
 
-impl Reading<'_> {
-    /// What is known about two nodes, the one held so far first. Rates without a response are
-    /// the last resort: they show a trade-off, but gain nothing.
-    pub(in crate::score) fn pair(&self, nodes: [NodeKey; 2]) -> Option<Pairing> {
-        let exact = self.exact(nodes);
+impl<'a> Reading<'a> {
+    /// Questions about a node and others beside it: the one held so far, or the selection. It is
+    /// looked up once for all of them.
+    pub(in crate::score) fn beside(self, node: NodeKey) -> Beside<'a> {
+        let held = self.store.side(self.key(node));
+        let exact = held.and_then(|(number, side)| self.exact(number, side));
+        Beside {
+            reading: self,
+            held,
+            exact,
+        }
+    }
+
+    fn key(&self, node: NodeKey) -> SideKey {
+        SideKey {
+            group: self.scope.group,
+            network: self.scope.network,
+            node,
+        }
+    }
+
+    /// What a side has about the target of the scope, if that can be a side of a pair.
+    fn exact(&self, number: u32, side: &Side) -> Option<Samples<'a>> {
+        let (TargetScope::One(target), Some(family)) = (self.scope.target, self.scope.family)
+        else {
+            return None;
+        };
+        let place = Place::from(family);
+        let found = || self.store.samples(number, place, About::Target(target));
+        side.run(place).may_pair(self.now).then(found).flatten()
+    }
+
+    fn when(&self) -> Option<When> {
+        self.store.when(self.now, Timing::BUSINESS)
+    }
+
+    /// Where the business of the scope is: in one family, or in both for a read over all flows.
+    fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let only = self.scope.family;
+        let families = [Family::V4, Family::V6].into_iter();
+        let families = families.filter(move |f| only.is_none_or(|only| only == *f));
+        families.map(Place::from)
+    }
+}
+
+/// A node that others are compared with.
+#[derive(Clone, Copy)]
+pub(in crate::score) struct Beside<'a> {
+    pub(in crate::score) reading: Reading<'a>,
+    held: Option<(u32, &'a Side)>,
+    exact: Option<Samples<'a>>,
+}
+
+/// Both nodes.
+#[derive(Clone, Copy)]
+struct Two<'a> {
+    held: (u32, &'a Side),
+    other: (u32, &'a Side),
+}
+
+impl Two<'_> {
+    fn may_pair(&self, place: Place, now: T) -> bool {
+        let may_pair = |side: &Side| side.run(place).may_pair(now);
+        may_pair(self.held.1) && may_pair(self.other.1)
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// What is known about both nodes. Rates without a response are the last resort: they show a
+    /// trade-off, but gain nothing.
+    pub(in crate::score) fn pair(&self, other: NodeKey) -> Option<Pairing> {
+        let two = self.with(other)?;
+        let exact = self.exact(two);
         if exact.is_some_and(|pair| pair.response.is_some()) {
             return exact;
         }
-        self.common(nodes).or_else(|| self.probe(nodes)).or(exact)
+        self.common(two).or_else(|| self.probe(two)).or(exact)
     }
 
     /// What business says in this very scope: about its target, or about all of them.
-    pub(in crate::score) fn own(&self, nodes: [NodeKey; 2]) -> Option<Pairing> {
-        match self.scope.target {
-            TargetScope::Any => self.common(nodes),
+    pub(in crate::score) fn own(&self, other: NodeKey) -> Option<Pairing> {
+        match self.reading.scope.target {
+            TargetScope::Any => self.common(self.with(other)?),
             TargetScope::New => None,
-            TargetScope::One(_) => self.exact(nodes),
+            TargetScope::One(_) => self.exact(self.with(other)?),
         }
     }
 
-    /// Distinct flows of the second node in blocks that it shares with the first, in this very
+    /// Distinct flows of the other node in blocks that it shares with this one, in this very
     /// scope.
-    pub(in crate::score) fn sharing(&self, nodes: [NodeKey; 2]) -> u8 {
-        let Some(when) = self.when() else {
+    pub(in crate::score) fn sharing(&self, other: NodeKey) -> u8 {
+        let (Some(two), Some(when)) = (self.with(other), self.reading.when()) else {
             return 0;
         };
-        let flows = |rings: [&[Ring; 3]; 2]| {
-            let [a, b] = rings.map(|of| &of[Metric::Response as usize]);
+        let flows = |samples: [Samples<'_>; 2]| {
+            let [a, b] = samples.map(|of| of.ring(Metric::Response));
             a.shared(b, when).map_or(0, |shared| shared.reporters[1])
         };
-        match self.scope.target {
-            TargetScope::One(_) => self.target_rings(nodes).map_or(0, flows),
-            TargetScope::New => 0,
-            TargetScope::Any => self.matched(nodes).map(flows).max().unwrap_or(0),
+        match (self.reading.scope.target, self.reading.scope.family) {
+            (TargetScope::One(target), Some(family)) => {
+                let numbers = [two.held.0, two.other.0];
+                let [a, b] = numbers.map(|number| {
+                    let store = self.reading.store;
+                    store.samples(number, family.into(), About::Target(target))
+                });
+                a.zip(b).map_or(0, |(a, b)| flows([a, b]))
+            }
+            (TargetScope::One(_), None) | (TargetScope::New, _) => 0,
+            (TargetScope::Any, _) => {
+                let Reading { store, now, .. } = self.reading;
+                let both = |place| {
+                    let cells = store.live(now, place, two.other.1);
+                    cells.filter_map(move |b| Some([store.same(now, place, two.held.0, b)?, b]))
+                };
+                let matched = self.reading.places().flat_map(both);
+                matched.map(flows).max().unwrap_or(0)
+            }
         }
     }
 
-    fn exact(&self, nodes: [NodeKey; 2]) -> Option<Pairing> {
-        let when = self.when()?;
-        let rings = self.target_rings(nodes)?;
+    fn with(&self, other: NodeKey) -> Option<Two<'a>> {
+        let reading = &self.reading;
+        Some(Two {
+            held: self.held?,
+            other: reading.store.side(reading.key(other))?,
+        })
+    }
+
+    fn exact(&self, two: Two<'a>) -> Option<Pairing> {
+        let when = self.reading.when()?;
+        let (number, side) = two.other;
+        let samples = [self.exact?, self.reading.exact(number, side)?];
         let [response, up, down] =
-            [Metric::Response, Metric::Up, Metric::Down].map(|m| metric(rings, m, when));
+            [Metric::Response, Metric::Up, Metric::Down].map(|m| metric(samples, m, when));
         let known = [response, up, down].iter().any(Option::is_some);
         known.then_some(Pairing {
             basis: Basis::Target,
@@ -127,22 +220,42 @@ impl Reading<'_> {
         })
     }
 
-    fn common(&self, nodes: [NodeKey; 2]) -> Option<Pairing> {
-        let when = self.when()?;
+    fn common(&self, two: Two<'a>) -> Option<Pairing> {
+        let when = self.reading.when()?;
+        let Reading { store, now, .. } = self.reading;
+        let may_pair = |place| {
+            let other = two.other.1;
+            two.may_pair(place, now) && store.has_response(now, place, other)
+        };
+        if !self.reading.places().any(may_pair) {
+            return None;
+        }
         let mut merged: Option<Merged> = None;
         let mut partial = false;
-        for rings in self.matched(nodes) {
-            let response = Metric::Response as usize;
-            if !rings.iter().all(|of| of[response].is_live(when)) {
-                continue; // nothing to match any more
+        let cells = self.reading.places().flat_map(|place| {
+            let cells = store.live(now, place, two.other.1);
+            cells.map(move |cell| (place, cell))
+        });
+        for (place, b) in cells {
+            // One that is known to leave the comparison partial is enough.
+            if partial && !b.may_pair(Metric::Response) {
+                continue;
             }
+            let Some(a) = store.same(now, place, two.held.0, b) else {
+                continue;
+            };
             let room = merged.as_ref().is_none_or(|m| m.targets < COMMON);
-            match metric(rings, Metric::Response, when).filter(|_| room) {
+            let samples = [a, b];
+            match metric(samples, Metric::Response, when).filter(|_| room) {
                 Some(response) => {
-                    let [up, down] = [Metric::Up, Metric::Down].map(|m| metric(rings, m, when));
+                    let [up, down] = [Metric::Up, Metric::Down].map(|m| metric(samples, m, when));
                     Merged::add(&mut merged, [Some(response), up, down]);
                 }
-                None => partial = true,
+                None => {
+                    partial |= samples
+                        .iter()
+                        .all(|of| of.ring(Metric::Response).is_live(when))
+                }
             }
             if partial && !room {
                 break;
@@ -151,63 +264,31 @@ impl Reading<'_> {
         merged.map(|m| m.pair(partial))
     }
 
-    fn probe(&self, nodes: [NodeKey; 2]) -> Option<Pairing> {
-        let owners = nodes.map(|node| Owner {
-            group: self.scope.group,
-            place: Place::probes(self.scope.network),
-            node,
-        });
-        let mut matched = self.store.matched(self.now, owners);
-        matched.find_map(|(about, rings)| {
-            let when = self.store.when(self.now, about.timing()?)?;
+    fn probe(&self, two: Two<'a>) -> Option<Pairing> {
+        let Reading { store, now, .. } = self.reading;
+        if !two.may_pair(Place::Probes, now) {
+            return None;
+        }
+        store.live(now, Place::Probes, two.other.1).find_map(|b| {
+            let samples = [store.same(now, Place::Probes, two.held.0, b)?, b];
+            let when = store.when(now, b.about().timing()?)?;
             Some(Pairing {
                 basis: Basis::Probe,
                 partial: false,
-                response: Some(metric(rings, Metric::Response, when)?),
+                response: Some(metric(samples, Metric::Response, when)?),
                 up: None,
                 down: None,
             })
         })
     }
-
-    fn when(&self) -> Option<When> {
-        self.store.when(self.now, Timing::BUSINESS)
-    }
-
-    /// The nodes where their business is: in one family, or in both for a read over all flows.
-    fn owners(&self, nodes: [NodeKey; 2]) -> impl Iterator<Item = [Owner; 2]> {
-        let families = [Family::V4, Family::V6].into_iter();
-        let families = families.filter(|f| self.scope.family.is_none_or(|only| only == *f));
-        families.map(move |family| {
-            let place = Place::traffic(self.scope.network, family);
-            let group = self.scope.group;
-            nodes.map(|node| Owner { group, place, node })
-        })
-    }
-
-    /// Samples about what both have served.
-    fn matched(&self, nodes: [NodeKey; 2]) -> impl Iterator<Item = [&[Ring; 3]; 2]> {
-        let owners = self.owners(nodes);
-        owners.flat_map(|owners| {
-            let matched = self.store.matched(self.now, owners);
-            matched.map(|(_, rings)| rings)
-        })
-    }
-
-    fn target_rings(&self, nodes: [NodeKey; 2]) -> Option<[&[Ring; 3]; 2]> {
-        let TargetScope::One(target) = self.scope.target else {
-            return None;
-        };
-        self.scope.family?;
-        let owners = self.owners(nodes).next()?;
-        let [a, b] = owners.map(|o| self.store.rings(o, About::Target(target)));
-        a.zip(b).map(|(a, b)| [a, b])
-    }
 }
 
 /// A metric of two nodes when each side has enough flows.
-fn metric(rings: [&[Ring; 3]; 2], metric: Metric, when: When) -> Option<MetricPair> {
-    let [a, b] = rings.map(|of| &of[metric as usize]);
+fn metric(samples: [Samples<'_>; 2], metric: Metric, when: When) -> Option<MetricPair> {
+    if !samples.iter().all(|of| of.may_pair(metric)) {
+        return None;
+    }
+    let [a, b] = samples.map(|of| of.ring(metric));
     let Shared {
         values: [incumbent, challenger],
         reporters: [ours, theirs],

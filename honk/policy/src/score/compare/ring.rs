@@ -69,6 +69,12 @@ impl Ring {
         true
     }
 
+    /// No more distinct flows than this are in it, those of blocks that are over among them.
+    pub(super) fn flows(&self) -> u8 {
+        let ids = self.0.iter().flat_map(|bucket| bucket.reporters);
+        ids.filter(|id| *id != 0).count() as u8
+    }
+
     /// Whether a block still counts.
     pub(super) fn is_live(&self, when: When) -> bool {
         let mut blocks = self.0.iter();

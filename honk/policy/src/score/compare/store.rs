@@ -1,37 +1,44 @@
 //! The comparison store: at most 512 cells and 1 MiB, whatever comes in.
 //!
-//! A sorted list holds everything that one node did in one place side by side, in canonical target
-//! order; an index finds a single cell. Two nodes' common targets are those of one's run that the
-//! index knows of the other: names are compared when a cell is made, never when it is read. What other state makes void (a fence, an evicted or removed cell) the engine forgets
-//! here at once, so a read needs nothing but the store.
+//! The cells of one node lie side by side in canonical target order; an index finds a single one.
+//! Two nodes' common targets are those of one's run that the index knows of the other: names are
+//! compared when a cell is made, never when it is read. What other state makes void (a fence, an
+//! evicted or removed cell) the engine forgets here at once, so a read needs nothing but the store.
 
-use std::fmt;
+pub(super) mod read;
+
+use std::{cmp::Ordering, fmt};
 
 use super::{
-    key::{About, CmpKey, Owner, Place, TrafficKey},
-    ring::{Ring, When},
-    timing::Timing,
+    key::{About, CmpKey, Place, SideKey, TrafficKey},
+    ring::Ring,
+    sides::Sides,
 };
 use crate::{
     id::Network,
     score::{
         clock::T,
-        consts::{COMPARISON_BYTES, COMPARISONS},
+        consts::{COMPARISON_BYTES, COMPARISONS, REPORTERS},
         ids::{GroupKey, NodeKey, mix},
         index::Index,
+        slab::Slab,
         targets::Targets,
     },
 };
 
 /// Most bytes that a key may own.
 const KEY_HEAP: usize = 1024;
-/// Logical bytes that can never be passed: the store, all cells, all places in the list, all keys.
+/// Logical bytes that can never be passed: the store, all cells, all sides, all keys.
 pub(in crate::score) const LOGICAL_CAPACITY: usize = size_of::<Store>()
-    + COMPARISONS * (size_of::<Cell>() + size_of::<[Ring; 3]>() + size_of::<Entry>() + KEY_HEAP)
+    + Slab::<Cell>::bytes_for(COMPARISONS)
+    + COMPARISONS * (size_of::<[Ring; 3]>() + KEY_HEAP)
+    + Sides::bytes_for(COMPARISONS)
     + Index::bytes_for(COMPARISONS);
 
 const _: () = assert!(LOGICAL_CAPACITY <= COMPARISON_BYTES);
 const _: () = assert!(size_of::<Cell>() + size_of::<[Ring; 3]>() <= 960);
+// A slot fits the lists of the sides, and growing by doubling ends at the cap.
+const _: () = assert!(COMPARISONS <= u16::MAX as usize && COMPARISONS.is_power_of_two());
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +61,18 @@ pub(in crate::score) struct Sample {
     pub(in crate::score) reporter: u64,
 }
 
-/// Samples of one node about one thing.
+/// One node about one thing.
+#[derive(Debug)]
 struct Cell {
-    owner: Owner,
+    side: u32,
+    place: Place,
     about: About,
     touched: u64,
     /// When its last block ends.
     ends: T,
+    /// Of each metric: no more flows than this can be told apart.
+    flows: [u8; 3],
 }
-
-/// A place in the sorted list: owner, led by bits of it that compare at once, and where the cell
-/// is.
-type Entry = ((u64, Owner), u16);
-
-/// Longest run that is searched from end to end.
-const NEAR: usize = 16;
 
 /// Size, and what was removed or refused so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,14 +92,12 @@ pub struct ComparisonStats {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(in crate::score) struct Store {
-    cells: Vec<Cell>,
+    cells: Slab<Cell>,
     /// Response, up and down of each cell. Apart from the cells, so that looking for one does not
     /// pull its samples into the processor's cache.
     rings: Vec<[Ring; 3]>,
-    /// Sorted by owner, then by what the cell is about.
-    order: Vec<Entry>,
+    sides: Sides,
     index: Index,
     origin: Option<T>,
     clock: u64,
@@ -107,7 +109,18 @@ pub(in crate::score) struct Store {
 
 impl Store {
     pub(in crate::score) fn new() -> Self {
-        Self::default()
+        Self {
+            cells: Slab::new(COMPARISONS),
+            rings: Vec::new(),
+            sides: Sides::new(COMPARISONS),
+            index: Index::default(),
+            origin: None,
+            clock: 0,
+            heap: 0,
+            evictions: 0,
+            expired: 0,
+            rejected: 0,
+        }
     }
 
     /// Takes a sample whose evidence cell is alive and not fenced; one that proves nothing is
@@ -125,7 +138,7 @@ impl Store {
     }
 
     fn take(&mut self, targets: &mut Targets, now: T, key: CmpKey, s: Sample) -> bool {
-        let (owner, about) = key.split();
+        let (key, place, about) = key.split();
         let sound = s.reporter != 0 && s.value.is_finite() && s.value >= 0.0 && s.at <= now;
         let Some(timing) = about.timing().filter(|_| sound) else {
             return false;
@@ -138,116 +151,142 @@ impl Store {
         if ends <= now {
             return false;
         }
-        let slot = match self.lookup(owner, about) {
+        let known = self.sides.find(key);
+        let slot = match known.and_then(|side| self.lookup(side, place, about)) {
             Some(slot) => slot,
             None if heap_of(targets, about) > KEY_HEAP => return false,
-            None => self.insert(targets, now, owner, about),
+            None => self.insert(targets, now, key, place, about),
         };
         self.clock += 1;
-        let cell = &mut self.cells[slot];
+        let Some(cell) = self.cells.get_mut(slot) else {
+            return false;
+        };
+        let was = cell.is_ready();
+        let ring = &mut self.rings[slot as usize][s.metric as usize];
+        let taken = ring.record(block, s.at, s.value, s.reporter);
         cell.touched = self.clock;
         cell.ends = cell.ends.max(ends);
-        self.rings[slot][s.metric as usize].record(block, s.at, s.value, s.reporter)
+        cell.flows[s.metric as usize] = ring.flows();
+        if let Some(run) = self.sides.run_mut(cell.side, cell.place) {
+            run.note(cell.ends, [was, cell.is_ready()]);
+        }
+        taken
     }
 
     /// The slot of a cell.
-    fn lookup(&self, owner: Owner, about: About) -> Option<usize> {
+    fn lookup(&self, side: u32, place: Place, about: About) -> Option<u32> {
         let is_it = |slot: u32| {
-            let cell = &self.cells[slot as usize];
-            cell.about == about && cell.owner == owner
+            self.cells
+                .get(slot)
+                .is_some_and(|cell| cell.about == about && cell.side == side && cell.place == place)
         };
-        let slot = self.index.find(hash(owner, about), is_it)?;
-        Some(slot as usize)
+        self.index.find(hash(side, place, about), is_it)
     }
 
-    /// Where the cell stands in the list, or where it would.
-    fn find(&self, targets: &Targets, owner: Owner, about: About) -> Result<usize, usize> {
-        let owner = ordered(owner);
-        self.order.binary_search_by(|(o, slot)| {
-            o.cmp(&owner)
-                .then_with(|| self.cells[usize::from(*slot)].about.order(about, targets))
+    /// Where the cell stands in its run, or where it would.
+    fn find(
+        &self,
+        targets: &Targets,
+        side: u32,
+        place: Place,
+        about: About,
+    ) -> Result<usize, usize> {
+        let run = self
+            .sides
+            .get(side)
+            .map_or(&[][..], |side| self.sides.slots(side.run(place)));
+        run.binary_search_by(|slot| {
+            let held = self.cells.get(u32::from(*slot));
+            held.map_or(Ordering::Less, |cell| cell.about.order(about, targets))
         })
     }
 
-    fn insert(&mut self, targets: &mut Targets, now: T, owner: Owner, about: About) -> usize {
-        if self.cells.len() >= COMPARISONS {
+    fn insert(
+        &mut self,
+        targets: &mut Targets,
+        now: T,
+        key: SideKey,
+        place: Place,
+        about: About,
+    ) -> u32 {
+        if !self.cells.has_room(1) {
             self.make_room(targets, now);
         }
         if let Some(target) = about.target() {
             targets.retain(target);
         }
         self.heap += heap_of(targets, about);
-        let at = self.find(targets, owner, about).unwrap_or_else(|at| at);
-        let slot = self.cells.len();
-        self.cells.push(Cell {
-            owner,
+        let side = self.sides.open(key);
+        let within = self
+            .find(targets, side, place, about)
+            .unwrap_or_else(|at| at);
+        let slot = self.cells.insert(Cell {
+            side,
+            place,
             about,
             touched: 0,
             ends: T::START,
+            flows: [0; 3],
         });
-        self.rings.push(Default::default());
-        // The cap keeps every slot within u16.
-        let short = u16::try_from(slot).unwrap_or(u16::MAX);
-        self.order.insert(at, (ordered(owner), short));
-        self.index.insert(hash(owner, about), slot as u32);
+        match self.rings.get_mut(slot as usize) {
+            Some(rings) => *rings = Default::default(),
+            None => self.rings.push(Default::default()),
+        }
+        self.sides.insert(side, place, within, slot as u16);
+        self.index.insert(hash(side, place, about), slot);
         slot
     }
 
     /// Drops what has ended; when nothing has, the cell that was touched the longest time ago.
     fn make_room(&mut self, targets: &mut Targets, now: T) {
         let before = self.cells.len();
-        self.forget(targets, |cell| cell.ends <= now);
+        self.forget(targets, |cell, _| cell.ends <= now);
         let ended = before - self.cells.len();
         if ended > 0 {
             self.expired = self.expired.saturating_add(ended as u64);
             return;
         }
-        let oldest = self.cells.iter().map(|cell| cell.touched).min();
-        self.forget(targets, |cell| Some(cell.touched) == oldest);
+        let oldest = self.cells.iter().min_by_key(|(_, cell)| cell.touched);
+        if let Some((slot, _)) = oldest {
+            self.remove(targets, slot);
+        }
         self.evictions = self.evictions.saturating_add(1);
     }
 
-    fn forget(&mut self, targets: &mut Targets, gone: impl Fn(&Cell) -> bool) {
-        let mut slot = 0;
-        while slot < self.cells.len() {
-            if gone(&self.cells[slot]) {
+    fn forget(&mut self, targets: &mut Targets, gone: impl Fn(&Cell, &Sides) -> bool) {
+        for slot in 0..self.cells.width() {
+            if self
+                .cells
+                .get(slot)
+                .is_some_and(|cell| gone(cell, &self.sides))
+            {
                 self.remove(targets, slot);
-            } else {
-                slot += 1;
             }
         }
     }
 
-    fn remove(&mut self, targets: &mut Targets, slot: usize) {
-        let entry_of = |store: &Self, targets: &Targets, slot: usize| {
-            let cell = &store.cells[slot];
-            store.find(targets, cell.owner, cell.about)
+    fn remove(&mut self, targets: &mut Targets, slot: u32) {
+        let Some(cell) = self.cells.get(slot) else {
+            return;
         };
-        if let Ok(at) = entry_of(self, targets, slot) {
-            self.order.remove(at);
+        let (side, place, about) = (cell.side, cell.place, cell.about);
+        if let Ok(within) = self.find(targets, side, place, about) {
+            self.sides.remove(side, place, within, cell.is_ready());
         }
-        // First the one that goes: with equal hashes, the entry of the moved one looks the same.
-        self.index.remove(self.cells[slot].hash(), slot as u32);
-        let last = self.cells.len() - 1;
-        if slot != last
-            && let Ok(moved) = entry_of(self, targets, last)
-        {
-            self.order[moved].1 = u16::try_from(slot).unwrap_or(u16::MAX);
-            let hash = self.cells[last].hash();
-            self.index.remove(hash, last as u32);
-            self.index.insert(hash, slot as u32);
-        }
-        let gone = self.cells.swap_remove(slot);
-        self.rings.swap_remove(slot);
-        self.heap -= heap_of(targets, gone.about);
-        if let Some(target) = gone.about.target() {
+        self.index.remove(hash(side, place, about), slot);
+        self.cells.remove(slot);
+        self.heap -= heap_of(targets, about);
+        if let Some(target) = about.target() {
             targets.release(target);
         }
     }
 
     /// The evidence cell of a target ended or was fenced.
     pub(in crate::score) fn forget_exact(&mut self, targets: &mut Targets, key: &TrafficKey) {
-        if let Some(slot) = self.lookup(key.owner(), About::Target(key.target)) {
+        let side = self.sides.find(key.side());
+        let about = About::Target(key.target);
+        let slot = side.and_then(|side| self.lookup(side, key.family.into(), about));
+        if let Some(slot) = slot {
             self.remove(targets, slot);
         }
     }
@@ -260,11 +299,17 @@ impl Store {
         network: Network,
         node: NodeKey,
     ) {
-        for place in Place::all(network) {
-            let owner = Owner { group, place, node };
-            while let Some(slot) = self.run(owner).first().map(|&(_, slot)| slot) {
-                self.remove(targets, usize::from(slot));
-            }
+        for place in [Place::V4, Place::V6, Place::Probes] {
+            self.forget_of(
+                targets,
+                SideKey {
+                    group,
+                    network,
+                    node,
+                },
+                place,
+                |_| true,
+            );
         }
     }
 
@@ -277,12 +322,35 @@ impl Store {
         node: NodeKey,
         slot: u8,
     ) {
-        let place = Place::probes(network);
-        let owner = Owner { group, place, node };
-        let is_it = |cell: &Cell| matches!(cell.about, About::Probe { slot: s, .. } if s == slot);
+        let side = SideKey {
+            group,
+            network,
+            node,
+        };
+        self.forget_of(
+            targets,
+            side,
+            Place::Probes,
+            |about| matches!(about, About::Probe { slot: s, .. } if s == slot),
+        );
+    }
+
+    /// Takes out cells of one side in one place.
+    fn forget_of(
+        &mut self,
+        targets: &mut Targets,
+        key: SideKey,
+        place: Place,
+        gone: impl Fn(About) -> bool,
+    ) {
         let find = |store: &Self| {
-            let slots = store.run(owner).iter().map(|&(_, slot)| usize::from(slot));
-            slots.into_iter().find(|&slot| is_it(&store.cells[slot]))
+            let side = store.sides.get(store.sides.find(key)?)?;
+            let mut slots = store.sides.slots(side.run(place)).iter();
+            let is_it = |slot: &&u16| {
+                let cell = store.cells.get(u32::from(**slot));
+                cell.is_some_and(|cell| gone(cell.about))
+            };
+            slots.find(is_it).map(|slot| u32::from(*slot))
         };
         while let Some(slot) = find(self) {
             self.remove(targets, slot);
@@ -291,7 +359,7 @@ impl Store {
 
     /// No probe counts any more.
     pub(in crate::score) fn clear_probes(&mut self, targets: &mut Targets) {
-        self.forget(targets, |cell| cell.about.target().is_none());
+        self.forget(targets, |cell, _| cell.place == Place::Probes);
     }
 
     /// Only these nodes of these groups are left.
@@ -300,66 +368,18 @@ impl Store {
         targets: &mut Targets,
         keep: impl Fn(GroupKey, NodeKey) -> bool,
     ) {
-        self.forget(targets, |cell| !keep(cell.owner.group, cell.owner.node));
-    }
-
-    /// Cells of one owner, in canonical order of what they are about.
-    fn run(&self, owner: Owner) -> &[Entry] {
-        let owner = ordered(owner);
-        let start = self.order.partition_point(|(o, _)| *o < owner);
-        let run = self.order[start..].iter();
-        let len = run.take_while(|(o, _)| *o == owner).count();
-        &self.order[start..start + len]
-    }
-
-    /// Rings of a node about one thing.
-    pub(super) fn rings(&self, owner: Owner, about: About) -> Option<&[Ring; 3]> {
-        Some(&self.rings[self.lookup(owner, about)?])
-    }
-
-    /// What both owners have cells about that have not ended, in canonical order.
-    pub(super) fn matched(
-        &self,
-        now: T,
-        [a, b]: [Owner; 2],
-    ) -> impl Iterator<Item = (About, [&[Ring; 3]; 2])> {
-        let mut rest = self.run(b);
-        self.run(a).iter().filter_map(move |(_, slot)| {
-            let slot = usize::from(*slot);
-            let cell = &self.cells[slot];
-            if cell.ends <= now {
-                return None;
-            }
-            let other = if rest.len() > NEAR {
-                self.lookup(b, cell.about)?
-            } else {
-                let is_it = |e: &Entry| self.cells[usize::from(e.1)].about == cell.about;
-                let at = rest.iter().position(is_it)?;
-                let found = usize::from(rest[at].1);
-                // Both runs are in the same order.
-                rest = &rest[at + 1..];
-                found
-            };
-            let lasts = self.cells[other].ends > now;
-            lasts.then(|| (cell.about, [slot, other].map(|slot| &self.rings[slot])))
-        })
-    }
-
-    /// What a read needs besides the rings; nothing before the first sample.
-    pub(super) fn when(&self, now: T, timing: Timing) -> Option<When> {
-        self.origin.map(|origin| When {
-            timing,
-            origin,
-            now,
-        })
+        self.forget(targets, |cell, sides| {
+            let side = sides.key(cell.side);
+            side.is_some_and(|side| !keep(side.group, side.node))
+        });
     }
 
     /// Size, and what was removed or refused so far.
     pub(in crate::score) fn stats(&self) -> ComparisonStats {
         let bytes = size_of::<Self>()
-            + self.cells.capacity() * size_of::<Cell>()
+            + self.cells.bytes()
             + self.rings.capacity() * size_of::<[Ring; 3]>()
-            + self.order.capacity() * size_of::<Entry>()
+            + self.sides.bytes()
             + self.index.bytes()
             + self.heap;
         ComparisonStats {
@@ -374,17 +394,14 @@ impl Store {
 }
 
 impl Cell {
-    fn hash(&self) -> u64 {
-        hash(self.owner, self.about)
+    /// Whether a metric may have enough flows for a side of a pair.
+    fn is_ready(&self) -> bool {
+        self.flows.iter().any(|flows| *flows >= REPORTERS)
     }
 }
 
-fn hash(owner: Owner, about: About) -> u64 {
-    mix(owner.bits(), about.bits())
-}
-
-fn ordered(owner: Owner) -> (u64, Owner) {
-    (owner.bits(), owner)
+fn hash(side: u32, place: Place, about: About) -> u64 {
+    mix(about.bits(), u64::from(side) << 2 | place as u64)
 }
 
 /// Bytes that a key owns.

@@ -106,12 +106,12 @@ impl World {
     fn exact(&mut self, now: u64, target: usize) -> Option<Pairing> {
         let target = TargetScope::One(self.target(target));
         let nodes = [self.a, self.b];
-        self.read(now, target, |r| r.pair(nodes))
+        self.read(now, target, |r| r.beside(nodes[0]).pair(nodes[1]))
     }
 
     /// What is known about both for all targets.
     fn common(&self, now: u64) -> Option<Pairing> {
-        self.read(now, TargetScope::Any, |r| r.pair([self.a, self.b]))
+        self.read(now, TargetScope::Any, |r| r.beside(self.a).pair(self.b))
     }
 }
 
@@ -147,10 +147,21 @@ fn three_flows_are_not_enough() {
     assert_eq!(world.exact(1, 1), None);
     let nodes = [world.a, world.b];
     for scope in [TargetScope::One(key.target), TargetScope::Any] {
-        assert_eq!(world.read(1, scope, |r| r.sharing(nodes)), 3);
-        assert_eq!(world.read(61, scope, |r| r.sharing(nodes)), 0);
+        assert_eq!(
+            world.read(1, scope, |r| r.beside(nodes[0]).sharing(nodes[1])),
+            3
+        );
+        assert_eq!(
+            world.read(61, scope, |r| r.beside(nodes[0]).sharing(nodes[1])),
+            0
+        );
     }
-    assert_eq!(world.read(1, TargetScope::New, |r| r.sharing(nodes)), 0);
+    assert_eq!(
+        world.read(1, TargetScope::New, |r| r
+            .beside(nodes[0])
+            .sharing(nodes[1])),
+        0
+    );
 }
 
 #[test]
@@ -167,11 +178,15 @@ fn common_targets_weigh_equal() {
     let own = TargetScope::One(world.target(9));
     let nodes = [world.a, world.b];
     assert_eq!(
-        world.read(1, own, |r| r.own(nodes)),
+        world.read(1, own, |r| r.beside(nodes[0]).own(nodes[1])),
         None,
         "not about the target"
     );
-    assert!(world.read(1, TargetScope::Any, |r| r.own(nodes)).is_some());
+    assert!(
+        world
+            .read(1, TargetScope::Any, |r| r.beside(nodes[0]).own(nodes[1]))
+            .is_some()
+    );
 }
 
 #[test]
@@ -353,7 +368,7 @@ fn a_read_over_all_flows_looks_at_both_families() {
         now: secs(1),
         scope: &scope,
     };
-    assert!(reading.own([world.a, world.b]).is_some());
+    assert!(reading.beside(world.a).own(world.b).is_some());
 }
 
 #[test]
@@ -454,7 +469,9 @@ fn what_was_touched_last_stays() {
     world.take(keys[COMPARISONS], sample(Metric::Response, 2, 1.0, 1));
     let known = |n: usize| {
         let nodes = [world.a; 2];
-        world.read(2, TargetScope::One(keys[n].target), |r| r.sharing(nodes)) > 0
+        world.read(2, TargetScope::One(keys[n].target), |r| {
+            r.beside(nodes[0]).sharing(nodes[1])
+        }) > 0
     };
     assert!(known(0) && !known(1) && known(2) && known(COMPARISONS));
 }
@@ -509,7 +526,7 @@ proptest! {
         }
         let scope = TargetScope::One(keys[0].target);
         let nodes = [world.a, world.b];
-        let read = |world: &World, now| world.read(now, scope, |r| r.pair(nodes));
+        let read = |world: &World, now| world.read(now, scope, |r| r.beside(nodes[0]).pair(nodes[1]));
         let metric = |pair: Option<Pairing>| pair.and_then(|p| p.response);
         let now = 59;
         let before = metric(read(&world, now));
