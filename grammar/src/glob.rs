@@ -60,7 +60,7 @@ pub(crate) fn expand(root: &str, pattern: &str, loader: &mut dyn Loader) -> Vec<
 }
 
 /// Whether a name matches one component of a pattern. `**` is `*`; a leading dot must be written.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }

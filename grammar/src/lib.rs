@@ -27,6 +27,7 @@ mod syntax;
 mod token;
 mod tree;
 
+pub use glob::matches as fits;
 pub use load::{Parsed, parse, parse_document, parse_text};
 pub use loader::{LoadError, Loaded, Loader};
 pub use mask::masked;

@@ -5,7 +5,7 @@
 
 use crate::{
     ast::{Annotation, Item, Lit, Section, Value},
-    redact::is_secret_key,
+    redact::{self, is_secret_key},
 };
 
 /// The text of a file with links and secret values as `***`, for people who compare texts.
@@ -15,7 +15,9 @@ pub fn masked(text: &str) -> String {
     let plain = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     let mut shown = String::with_capacity(plain.len());
     let mut from = 0;
-    for (start, end) in secrets(plain, &parsed.sections, None) {
+    // Comments and ordinary values by their look: a link that is commented out is still one.
+    let looks = lines(plain);
+    for (start, end) in secrets(plain, &parsed.sections, Some(looks)) {
         let (start, end) = (start as usize, end as usize);
         shown.push_str(plain.get(from..start).unwrap_or_default());
         shown.push_str("***");
@@ -23,6 +25,18 @@ pub fn masked(text: &str) -> String {
     }
     shown.push_str(plain.get(from..).unwrap_or_default());
     shown
+}
+
+/// What looks like a secret, line by line.
+fn lines(text: &str) -> Ranges {
+    let mut out = Ranges::new();
+    let mut at = 0;
+    for line in text.split_inclusive(['\n', '\r']) {
+        let found = redact::line(line.trim_end_matches(['\n', '\r']));
+        out.extend(found.into_iter().map(|(from, to)| (from + at, to + at)));
+        at += line.len() as u32;
+    }
+    out
 }
 
 /// Byte ranges, in order, none touching the next.
@@ -231,6 +245,25 @@ mod tests {
             out.replace_range(start as usize..end as usize, "***");
         }
         out
+    }
+
+    #[test]
+    fn a_whole_text_loses_what_gives_access() {
+        let text = "global {\n check_url: 'https://u:canary@h.example/canary?t=canary' # ss://canary@h:1\n\
+                     log_level: info\n secret: canary }\n# a: 'trojan://canary@h'\n\
+                    node { a: 'ss://canary@h' }\r\nx: uuid: canary # token: canary";
+        let shown = super::masked(text);
+        assert!(!shown.contains("canary"), "{shown}");
+        for kept in [
+            "https://***@h.example/***",
+            "log_level: info",
+            "# a: 'trojan://***'",
+        ] {
+            assert!(shown.contains(kept), "{kept}: {shown}");
+        }
+        // Lines stay lines: texts are compared by them.
+        let count = |text: &str| text.split(['\n', '\r']).count();
+        assert_eq!(count(&shown), count(text));
     }
 
     #[test]

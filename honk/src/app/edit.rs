@@ -1,7 +1,7 @@
 //! Edits of a group in the file that declares it: prepared in memory, checked as a whole, written
 //! at once. Activating what was written is a reload like any other.
 
-use std::{io, path::PathBuf};
+use std::{fmt::Write as _, io, path::PathBuf};
 
 use honk_grammar::{
     LoadError, Loaded, Loader,
@@ -53,12 +53,29 @@ impl Edited {
 
     /// What changes, as a unified diff without links and secrets.
     pub(crate) fn diff(&self) -> String {
+        // Compared as they are: a change of what is hidden is a change.
         let [before, after] = [&self.before, &self.after].map(|t| honk_grammar::masked(t));
-        let name = self.path.display().to_string();
-        let diff = TextDiff::from_lines(&before, &after);
-        let mut shown = diff.unified_diff();
-        shown.context_radius(CONTEXT).header(&name, &name);
-        shown.to_string()
+        let hidden = TextDiff::from_lines(&before, &after);
+        let (old, new) = (hidden.old_slices(), hidden.new_slices());
+        let diff = TextDiff::from_lines(&self.before, &self.after);
+        let mut shown = String::new();
+        if self.is_change() {
+            let name = self.path.display();
+            let _ = write!(shown, "--- {name}\n+++ {name}\n");
+        }
+        for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
+            let _ = writeln!(shown, "{}", hunk.header());
+            for change in hunk.iter_changes() {
+                let line = match (change.old_index(), change.new_index()) {
+                    (_, Some(at)) => new.get(at),
+                    (Some(at), None) => old.get(at),
+                    (None, None) => None,
+                };
+                let line = line.map_or("", |line| line.trim_end_matches(['\n', '\r']));
+                let _ = writeln!(shown, "{}{line}", change.tag());
+            }
+        }
+        shown
     }
 
     /// Replaces the file, unless it is another one by now. Blocks.
@@ -164,5 +181,28 @@ impl Loader for Overlay<'_> {
             loaded.bytes = self.text.as_bytes().to_vec();
         }
         Ok(loaded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_what_is_hidden_is_a_change() {
+        let edited = |value: &str| {
+            let text = |key: &str| {
+                format!("node {{ a: 'ss://x@h' }}\ngroup {{ g {{\n {key}: '{value}' }} }}\n")
+            };
+            Edited {
+                path: PathBuf::from("c.dae"),
+                before: text("check_url").replace("canary", "other"),
+                after: text("check_url"),
+            }
+        };
+        let shown = edited("https://h.example/canary").diff();
+        let want = " node { a: 'ss://***' }\n group { g {\n- check_url: 'https://h.example/***' } }\n+ check_url: 'https://h.example/***' } }\n";
+        assert!(shown.ends_with(want), "{shown}");
+        assert_eq!(edited("https://h.example/").diff(), "");
     }
 }
