@@ -142,8 +142,16 @@ pub enum BodyError {
     /// JSON or YAML with too many values or levels.
     #[error("the {0} body has too many values or levels")]
     Excessive(&'static str),
-    /// Entries, but no node.
-    #[error("none of the {entries} entries is a usable node{}", listed(.reasons))]
+    /// Another format than the one it was said to be.
+    #[error("the body is `{}`, not `{}`", .is.name(), .said.name())]
+    OtherFormat {
+        /// What it was said to be.
+        said: Format,
+        /// What it is.
+        is: Format,
+    },
+    /// No node.
+    #[error("{}{}", none_of(*.entries), listed(.reasons))]
     NoNodes {
         /// Entries that were looked at.
         entries: usize,
@@ -156,6 +164,14 @@ pub enum BodyError {
         /// Entries.
         entries: usize,
     },
+}
+
+fn none_of(entries: usize) -> String {
+    match entries {
+        0 => "the body has no entries of this format".to_owned(),
+        1 => "its only entry is no usable node".to_owned(),
+        n => format!("none of the {n} entries is a usable node"),
+    }
 }
 
 fn listed(reasons: &[String]) -> String {
@@ -175,6 +191,17 @@ pub fn parse(body: &[u8], format: Option<Format>) -> Result<Body, BodyError> {
     if text.is_empty() {
         return Err(BodyError::Empty);
     }
+    let Some(said) = format else {
+        return read(text, None);
+    };
+    // What has no node of the format may be of another one, which is the better news.
+    read(text, Some(said)).map_err(|error| match recognise(text) {
+        Ok((is, _)) if is != said => BodyError::OtherFormat { said, is },
+        _ => error,
+    })
+}
+
+fn read(text: &str, format: Option<Format>) -> Result<Body, BodyError> {
     let (format, tree) = match format {
         None => recognise(text)?,
         Some(Format::List) => (Format::List, None),

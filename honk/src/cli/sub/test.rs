@@ -1,8 +1,9 @@
 //! `honk sub test`: what a body holds, without a daemon.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read as _},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -31,7 +32,7 @@ pub(in crate::cli) fn test(out: &Output, source: &Path, format: &str) -> Result<
     let bytes = content(source).map_err(|e| {
         let exit = match e.kind() {
             // As `validate` says of a file.
-            io::ErrorKind::NotFound => Exit::Config,
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => Exit::Config,
             io::ErrorKind::PermissionDenied => Exit::Permission,
             _ => Exit::Failure,
         };
@@ -63,9 +64,27 @@ fn content(source: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match source.to_str() {
         Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes)?,
-        _ => File::open(source)?.take(limit).read_to_end(&mut bytes)?,
+        _ => regular(source)?.take(limit).read_to_end(&mut bytes)?,
     };
     Ok(bytes)
+}
+
+/// A file that ends. A pipe or device may never do, so it is not waited for.
+fn regular(source: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(source)?;
+    let kind = file.metadata()?.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(file),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    let text = format!("it is {what}, not a file; pipe the body in: `... | honk sub test -`");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 fn document(body: &Body) -> serde_json::Value {
@@ -171,6 +190,23 @@ mod tests {
         let all = format!("{} nodes of {} entries", MAX_ENTRIES, MAX_ENTRIES + 3);
         assert!(first.ends_with(&all), "{first}");
         assert_eq!(document(&body)["cut"], 3);
+    }
+
+    #[test]
+    fn what_may_never_end_is_refused_at_once() {
+        let dir = crate::state::file::tests::scratch("subtest");
+        let pipe = dir.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        for (path, what) in [
+            (pipe.as_path(), "a pipe"),
+            (dir.as_path(), "a directory"),
+            (Path::new("/dev/zero"), "a device"),
+        ] {
+            let failure = test(&invocation().out, path, "auto").unwrap_err();
+            assert_eq!(failure.exit, Exit::Config, "{what}");
+            assert!(failure.message.contains(what), "{}", failure.message);
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -369,13 +369,18 @@ fn a_written_format_is_not_guessed() {
     assert!(parse(clash, Some(Format::Clash)).is_ok());
     assert_eq!(
         parse(clash, Some(Format::Xray)).err(),
-        Some(BodyError::Syntax("JSON"))
+        Some(BodyError::OtherFormat {
+            said: Format::Xray,
+            is: Format::Clash
+        })
     );
     let json = include_str!("singbox.json").as_bytes();
     assert!(matches!(
         parse(json, Some(Format::Sip008)),
-        Err(BodyError::NoNodes { .. })
+        Err(BodyError::OtherFormat { .. })
     ));
+    let damaged = parse(b"{\"servers\": [", Some(Format::Sip008));
+    assert_eq!(damaged.err(), Some(BodyError::Syntax("JSON")));
 }
 
 #[test]

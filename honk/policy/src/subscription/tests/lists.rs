@@ -1,9 +1,9 @@
 //! Lists of links, and what every body is checked for.
 
-use super::{Format, findings, names, node, read};
+use super::{findings, names, node, read};
 use crate::{
     node::text::{to_base64, to_base64url},
-    subscription::{BodyError, MAX_ENTRIES, UserInfo, parse},
+    subscription::{BodyError, Format, MAX_ENTRIES, UserInfo, parse},
 };
 
 const LIST: &str = "\
@@ -103,6 +103,43 @@ fn bodies_without_nodes_say_why() {
     let long = vec![b' '; super::super::MAX_BODY + 1];
     assert_eq!(parse(&long, None).err(), Some(BodyError::TooLong));
     assert_eq!(names(&read("trojan://p@h.example#a")), ["a"]);
+}
+
+#[test]
+fn a_body_of_another_format_is_named() {
+    let bodies = [
+        (Format::List, "socks5://192.0.2.1:1"),
+        (
+            Format::Clash,
+            "proxies:\n - {name: a, type: socks5, server: 192.0.2.1, port: 1}",
+        ),
+        (
+            Format::SingBox,
+            r#"{"outbounds": [{"type": "socks", "server": "192.0.2.1", "server_port": 1}]}"#,
+        ),
+        (
+            Format::Sip008,
+            r#"{"servers": [{"server": "192.0.2.1", "server_port": 1, "method": "aes-128-gcm", "password": "p"}]}"#,
+        ),
+        (
+            Format::Xray,
+            r#"{"outbounds": [{"protocol": "socks", "settings": {"servers": [{"address": "192.0.2.1", "port": 1}]}}]}"#,
+        ),
+    ];
+    for (is, body) in bodies {
+        for (said, _) in bodies {
+            let error = parse(body.as_bytes(), Some(said)).err();
+            let want = (is != said).then_some(BodyError::OtherFormat { said, is });
+            assert_eq!(error, want, "{body}");
+        }
+    }
+    let error = BodyError::OtherFormat {
+        said: Format::Clash,
+        is: Format::List,
+    };
+    assert_eq!(error.to_string(), "the body is `simple`, not `clash`");
+    let none = parse(b"proxies: []", Some(Format::Clash)).unwrap_err();
+    assert_eq!(none.to_string(), "the body has no entries of this format");
 }
 
 #[test]
