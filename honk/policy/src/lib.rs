@@ -4,6 +4,7 @@
 //! in as arguments, so every decision can be replayed in a test.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod config;
 pub mod dns;
 mod document;

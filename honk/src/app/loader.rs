@@ -17,6 +17,11 @@ use crate::state::dirs::Env;
 /// Group may read; group may not write or execute, others may do nothing.
 const FORBIDDEN_MODE: u32 = 0o037;
 
+/// Others may write.
+const OTHERS_WRITE: u32 = 0o002;
+/// That, and the bit that keeps them from what is not theirs.
+const REPLACEABLE: u32 = OTHERS_WRITE | 0o1000;
+
 /// What happens to files whose mode is too open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModeRule {
@@ -99,6 +104,21 @@ impl Files {
         self.checked(&path, most).map(|loaded| loaded.bytes)
     }
 
+    /// A warning about a directory in which everybody may put another file in its place.
+    fn open_directory(&self, path: &Path) -> Option<(&'static str, String)> {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or_else(|| Path::new("."));
+        let mode = dir.metadata().ok()?.mode() & 0o7777;
+        if mode & REPLACEABLE != OTHERS_WRITE || self.exempt(path) {
+            return None;
+        }
+        let text = format!(
+            "permissions {mode:04o} for the directory '{}' let everybody replace what is in it; use 0750 or 0755",
+            dir.display()
+        );
+        Some(("perm-open", text))
+    }
+
     fn checked(&self, path: &str, most: usize) -> Result<Loaded, LoadError> {
         // Non-blocking, or a pipe in place of a file would hang the start.
         let file = OpenOptions::new()
@@ -126,6 +146,7 @@ impl Files {
                 format!("'{path}' belongs to user {owner}, who can change it; chown it to root");
             warnings.push(("perm-owner", text));
         }
+        warnings.extend(self.open_directory(Path::new(path)));
         if meta.len() > most as u64 {
             return Err(LoadError::TooLarge(meta.len()));
         }
@@ -192,6 +213,23 @@ mod tests {
         let parsed = honk_grammar::parse(&path, &mut files(ModeRule::Deny));
         assert_eq!(slugs(&parsed), ["perm-open"]);
         assert!(parsed.diagnostics[0].message.contains("0644"));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_told() {
+        let dir = scratch("open");
+        let path = put(&dir, "c.dae", "global { }", 0o600);
+        for (mode, told) in [
+            (0o777, true),
+            (0o1777, false),
+            (0o775, false),
+            (0o750, false),
+        ] {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            let warned = files(ModeRule::Deny).read(&path).unwrap().warnings;
+            assert_eq!(!warned.is_empty(), told, "{mode:o}");
+        }
         fs::remove_dir_all(dir).unwrap();
     }
 

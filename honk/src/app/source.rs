@@ -172,6 +172,9 @@ fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running
     }
 }
 
+/// Errors of `node` and `subscription` that cost no node.
+const WHOLE: &[&str] = &["node-id-collision", "node-mux"];
+
 /// How much of a configuration there is to draw conclusions from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whole {
@@ -186,8 +189,8 @@ enum Whole {
 impl Whole {
     fn of(parsed: &Parsed, list: &[Diagnostic]) -> Self {
         let about = |d: &Diagnostic| match d.section.as_deref() {
-            Some("node" | "subscription") => true,
-            _ => d.slug.starts_with("group-name") || d.slug == "include-outside",
+            Some("node" | "subscription") => !WHOLE.contains(&d.slug),
+            _ => d.slug == "include-outside",
         };
         let mut errors = list.iter().filter(|d| d.severity == Severity::Error);
         let suspect = ["node", "subscription", "group"];
@@ -202,7 +205,7 @@ impl Whole {
     /// Whether a finding about groups and tables is worth telling.
     fn tells(self, finding: &Diagnostic) -> bool {
         match finding.slug {
-            "group-empty" | "default-unknown" => self != Self::Part,
+            "group-empty" | "default-unknown" | "filter-empty" => self != Self::Part,
             "too-many-groups" | "rule-too-many" => self == Self::All,
             _ => true,
         }
@@ -223,7 +226,7 @@ fn build(
     let (groups, mut found) = GroupTable::build_with(&config, nodes, previous, &mut Uuid::new_v4);
     if subscriptions.waits() {
         // Nodes that are still to be fetched may settle these.
-        found.retain(|f| f.slug != "group-empty" && f.slug != "default-unknown");
+        found.retain(|f| !matches!(f.slug, "group-empty" | "default-unknown" | "filter-empty"));
     }
     for (index, tag, problem) in subscriptions.problems() {
         let message = format!("{}: {}", shown(tag), problem.message);

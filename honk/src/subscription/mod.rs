@@ -4,7 +4,6 @@
 //! takes a [`Plan`] or a [`Good`] body into use as an activation and then tells the hub. What
 //! failed changes nothing but the report: the nodes of the last good body stay.
 
-mod address;
 mod body;
 mod entry;
 mod error;

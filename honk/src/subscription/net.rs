@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{address::is_private, error::FetchError, target::Target};
+use super::{error::FetchError, target::Target};
 use crate::outbound::{Dialer, stream};
 
 /// How long a fetch may take.
@@ -67,7 +67,7 @@ impl Net {
             dialer,
             tls,
             own,
-            private: is_private,
+            private: honk_policy::address::is_private,
             limits: LIMITS,
         }
     }

@@ -11,7 +11,8 @@ use super::{
     GeoFile,
     geo::Named,
     hints,
-    matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, prefix},
+    matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, network, prefix},
+    reach::fits_all,
     report::{Report, argument, call_name, with_help},
     value::{BadValue, Letters, remedy, shortened},
 };
@@ -112,6 +113,18 @@ impl Arguments<'_, '_, '_> {
         self.failed = true;
     }
 
+    fn fits_all(&mut self, span: Span) {
+        let name = call_name(self.call);
+        let message = format!("`{name}`: this pattern fits every name");
+        let finding = Diagnostic::warning("", "pattern-wide", span, message);
+        let finding = finding.help(match self.section {
+            "routing" => "leave the condition out to take flows without a known name too",
+            _ => "leave the condition out",
+        });
+        self.report
+            .push(finding.about(self.section, &self.call.name.text));
+    }
+
     /// Values of `domain` and `qname`.
     pub(super) fn names(&mut self) -> Vec<DomainTest> {
         let mut tests = Vec::with_capacity(self.call.args.len());
@@ -124,6 +137,9 @@ impl Arguments<'_, '_, '_> {
             {
                 self.bad_pattern(text, arg.span, &bad);
                 continue;
+            }
+            if key == Some("regex") && fits_all(text) {
+                self.fits_all(arg.span);
             }
             match domain(key, text) {
                 Ok(test) => {
@@ -172,6 +188,10 @@ impl Arguments<'_, '_, '_> {
                 Some(_) => geo_file(text),
                 None => match prefix(text) {
                     Ok(prefix) => {
+                        let finding = network(text, &prefix, arg.span);
+                        let name = &self.call.name.text;
+                        self.report
+                            .found(finding.map(|f| f.about(self.section, name)));
                         prefixes.push(prefix);
                         continue;
                     }

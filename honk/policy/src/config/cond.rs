@@ -119,7 +119,18 @@ fn unknown(report: &mut Report<'_>, call: &Call) -> Option<Lowered> {
 /// Process names as the kernel compares them: 16 bytes, padded with NUL.
 fn process_names(reader: &mut Arguments<'_, '_, '_>) -> Vec<[u8; 16]> {
     for arg in &reader.call.args {
-        if argument(arg).1.len() > 16 {
+        let text = argument(arg).1;
+        if let Some((_, file)) = text.rsplit_once('/') {
+            let message = format!(
+                "`{}`: a process is known by its name, not by its path",
+                call_name(reader.call)
+            );
+            let finding = Diagnostic::warning("", "pname-path", arg.span, message);
+            let help =
+                (!file.is_empty()).then(|| format!("write `pname({})`", value::shortened(file)));
+            let finding = with_help(finding, help).about("routing", "pname");
+            reader.report.push(finding);
+        } else if text.len() > 16 {
             let message = "a process name longer than 16 bytes is cut";
             reader
                 .report

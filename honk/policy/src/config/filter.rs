@@ -22,6 +22,9 @@ use super::{
 
 const FUNCTIONS: &[&str] = &["name", "subtag", "group", "bypass"];
 
+/// Where the names of nodes are.
+const NAMES: &str = "`honk validate --dump nodes` lists the names";
+
 /// Takes literals that follow a `filter` line on its line out of a group body. Returns the other
 /// items and the places of the lines that had any.
 pub(super) fn trailing_strays<'a>(
@@ -208,7 +211,7 @@ impl<'a> Reader<'a> {
                 }
                 "name" if !self.names.subscriptions => {
                     for (text, span) in words {
-                        match self.names.is_node(text) {
+                        match self.names.is_node(text) || matches!(text, "direct" | "block") {
                             true => self.known = true,
                             false => self.strangers.push((text.to_owned(), span)),
                         }
@@ -294,8 +297,9 @@ impl<'a> Reader<'a> {
                 shortened(name)
             );
             let help = report.did_you_mean(name, self.names.all_nodes());
+            let help = help.unwrap_or_else(|| NAMES.to_owned());
             let finding = Diagnostic::warning("W503", "name-unknown", *span, message);
-            report.push(with_help(finding, help).about("group", name));
+            report.push(finding.help(help).about("group", name));
         }
         for span in self.latency {
             if policy != Policy::UrlTest {

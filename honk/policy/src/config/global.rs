@@ -7,6 +7,7 @@ use honk_grammar::{ast::Item, diag::Diagnostic};
 use super::{
     DialMode, Global, MissingGeodata, OnCrash,
     decl::{self, Fields},
+    interfaces,
     keys::GLOBAL,
     report::Report,
     value,
@@ -69,6 +70,7 @@ pub(super) fn lower(report: &mut Report<'_>, items: &[Item]) -> (Global, Fields)
     if let Some(on) = fields.bool("auto_config_kernel_parameter") {
         global.auto_config_kernel_parameter = on;
     }
+    interfaces::check(report, &fields);
     global.data_dir = fields.text("data_dir").map(str::to_owned);
     if fields.text("on_crash") == Some("direct") {
         global.on_crash = OnCrash::Direct;

@@ -65,7 +65,7 @@ pub(super) fn declare<'a>(
             continue;
         }
         first.insert(name, body.name.span);
-        names.add_group(name, ordinal(bodies.len()));
+        names.add_group(name, ordinal(bodies.len()), body.name.span);
         bodies.push(body);
     }
     if let Some(extra) = bodies.get(MAX_OUTBOUNDS) {
@@ -105,8 +105,12 @@ pub(super) fn lower(
 
 fn places_of(body: &Section, fields: &Fields) -> GroupPlaces {
     let mut nested = HashMap::new();
+    let mut filters = Vec::new();
     for item in &body.items {
         let Item::Decl(decl) = item else { continue };
+        if decl.key.text == "filter" {
+            filters.push(decl.value_span);
+        }
         let Value::Calls(calls) = &decl.value else {
             continue;
         };
@@ -121,6 +125,7 @@ fn places_of(body: &Section, fields: &Fields) -> GroupPlaces {
         name: body.name.span,
         default: value("default"),
         final_: value("final"),
+        filters,
         nested,
     }
 }

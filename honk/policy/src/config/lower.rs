@@ -147,7 +147,7 @@ pub fn examine(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Config, Vec<Dia
             .list("wan_interface")
             .is_some_and(|list| !list.is_empty()),
     );
-    let (mut rules, networks) = routing::lower(
+    let mut routing = routing::lower(
         &mut report,
         sections.items("routing"),
         &mut names,
@@ -162,10 +162,11 @@ pub fn examine(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Config, Vec<Dia
         &mut report,
         geodata,
         &global,
-        &networks,
-        &mut rules,
+        &routing.networks,
+        &mut routing.rules,
         &mut dns,
     );
+    routing.check(&mut report);
     for (section, fields) in experimental::lower(&mut report, sections.items("experimental")) {
         settings.add(&section, &fields);
     }
@@ -181,7 +182,7 @@ pub fn examine(parsed: &Parsed, geodata: &mut dyn GeoSource) -> (Config, Vec<Dia
         global,
         nodes,
         groups,
-        rules,
+        rules: routing.rules,
         subscriptions,
         dns,
         settings,

@@ -2,7 +2,12 @@
 //!
 //! Texts to matchers, shared by traffic rules and DNS rules; knows no function and no place.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use honk_grammar::{ast::Span, diag::Diagnostic};
 
 use super::{
     GeoFile,
@@ -81,6 +86,24 @@ pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
         *byte &= !(0xFFu16 >> kept) as u8;
     }
     Ok(Prefix { addr, len })
+}
+
+/// A warning about a prefix with host bits: what is meant may be one address.
+pub(super) fn network(text: &str, prefix: &Prefix, span: Span) -> Option<Diagnostic> {
+    let (ip, len) = text.split_once('/')?;
+    let ip: IpAddr = ip.parse().ok()?;
+    let base = Ipv6Addr::from(prefix.addr);
+    let base = match ip {
+        IpAddr::V4(_) => IpAddr::V4(base.to_ipv4_mapped()?),
+        IpAddr::V6(_) => IpAddr::V6(base),
+    };
+    if base == ip {
+        return None;
+    }
+    let message =
+        format!("`{text}` is not the first address of its network: it means `{base}/{len}`");
+    let help = format!("write `{base}/{len}`, or `{ip}` for the one address");
+    Some(Diagnostic::warning("", "prefix-host-bits", span, message).help(help))
 }
 
 /// `aa:bb:cc:dd:ee:ff`, `-` separated, `aabb.ccdd.eeff` or 12 hex digits.

@@ -35,7 +35,7 @@ pub(super) enum Use {
 /// The name table of one configuration.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    groups: HashMap<String, Ordinal>,
+    groups: HashMap<String, (Ordinal, Span)>,
     nodes: HashMap<String, (Span, Use)>,
     skipped: HashMap<String, Span>,
     /// Checks of references are off: their section could not be read.
@@ -47,8 +47,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn add_group(&mut self, name: &str, ordinal: Ordinal) {
-        self.groups.insert(name.to_owned(), ordinal);
+    pub(super) fn add_group(&mut self, name: &str, ordinal: Ordinal, span: Span) {
+        self.groups.insert(name.to_owned(), (ordinal, span));
     }
 
     pub(super) fn add_node(&mut self, name: &str, span: Span, usable: Use) {
@@ -65,7 +65,12 @@ impl Names {
     }
 
     pub(super) fn group(&self, name: &str) -> Option<Ordinal> {
-        self.groups.get(name).copied()
+        self.groups.get(name).map(|(ordinal, _)| *ordinal)
+    }
+
+    /// Where a group of that name is declared.
+    pub(super) fn group_place(&self, name: &str) -> Option<Span> {
+        self.groups.get(name).map(|(_, span)| *span)
     }
 
     /// Target of a rule; a group hides a node of the same name.

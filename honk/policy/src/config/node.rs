@@ -153,12 +153,21 @@ fn accept(
             shortened(&name)
         );
         let finding = Diagnostic::error("E804", "node-id-collision", place, message);
-        return report.push(
+        report.push(
             finding
                 .related(*first, "first declared here")
                 .help("remove one of them; rules and filters may name the other as often as needed")
-                .about("node", name),
+                .about("node", &name),
         );
+        // It is refused; what is told about groups is told as if it were not.
+        names.add_node(&name, place, Use::Served);
+        nodes.push(Node {
+            id: link.id,
+            name,
+            protocol: link.protocol,
+            origin: None,
+        });
+        return;
     }
     seen.insert(link.id, (name.clone(), place));
     if let Some(first) = names.node(&name) {
@@ -172,6 +181,16 @@ fn accept(
                 .related(first, "first declared here")
                 .about("node", &name),
         );
+    }
+    if let Some(group) = names.group_place(&name) {
+        let message = format!(
+            "a group is named `{}` too: rules mean the group",
+            shortened(&name)
+        );
+        let finding = Diagnostic::warning("W805", "name-duplicate", place, message)
+            .related(group, "the group")
+            .help("rename one of them");
+        report.push(finding.about("node", &name));
     }
     for note in &link.notes {
         let message = format!("node `{}`: {note}", shortened(&name));

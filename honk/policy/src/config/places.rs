@@ -21,6 +21,8 @@ pub struct GroupPlaces {
     pub default: Option<Span>,
     /// The value of `final:`.
     pub final_: Option<Span>,
+    /// The values of `filter:`, line by line.
+    pub filters: Vec<Span>,
     /// Arguments of `group(...)` by the group they name.
     pub nested: HashMap<String, Span>,
 }

@@ -13,6 +13,7 @@ use super::{
     group::ordinal,
     names::{MAX_OUTBOUNDS, Names, Target, Use},
     places::{GroupPlaces, Places},
+    reach::{self, RulePlace},
     report::{Report, argument, with_help},
     value::{self, shortened},
 };
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// Rule lines, generated ones and the fallback included.
-const MAX_LINES: usize = 1024;
+pub(super) const MAX_LINES: usize = 1024;
 /// `domain(...)` calls.
 const MAX_DOMAIN_CALLS: usize = 1024;
 /// `must_rules`: sets the sticky flag and continues.
@@ -44,7 +45,7 @@ pub(super) fn lower(
     places: &mut Places,
     own_mark: u32,
     generated_lines: usize,
-) -> (RuleSet, Vec<GeoUse>) {
+) -> Lowered {
     let mut routing = Routing {
         report,
         names,
@@ -52,6 +53,7 @@ pub(super) fn lower(
         places,
         own_mark,
         lines: Vec::new(),
+        written: Vec::new(),
         geo: Vec::new(),
         domain_calls: 0,
     };
@@ -89,12 +91,28 @@ pub(super) fn lower(
         };
     }
     routing.fallback(fallback);
-    (
-        RuleSet {
+    Lowered {
+        rules: RuleSet {
             lines: routing.lines,
         },
-        routing.geo,
-    )
+        networks: routing.geo,
+        written: routing.written,
+    }
+}
+
+/// The rules, and what is still to be done with them.
+pub(super) struct Lowered {
+    pub(super) rules: RuleSet,
+    /// Address lists that geodata fills.
+    pub(super) networks: Vec<GeoUse>,
+    written: Vec<RulePlace>,
+}
+
+impl Lowered {
+    /// Warns about rules that never decide, once all lists are filled.
+    pub(super) fn check(&self, report: &mut Report<'_>) {
+        reach::check(report, &self.rules, &self.written, MUST_RULES.0);
+    }
 }
 
 /// The last line when none is written.
@@ -115,6 +133,8 @@ struct Routing<'r, 's, 'n> {
     places: &'n mut Places,
     own_mark: u32,
     lines: Vec<RuleLine>,
+    /// Where the lines stand.
+    written: Vec<RulePlace>,
     geo: Vec<GeoUse>,
     domain_calls: usize,
 }
@@ -153,6 +173,7 @@ impl Routing<'_, '_, '_> {
     fn rule(&mut self, rule: &Rule) {
         let mut conds: Vec<Cond> = Vec::with_capacity(rule.conds.len());
         let mut geo: Vec<(usize, GeoFile)> = Vec::new();
+        let mut spans = Vec::with_capacity(rule.conds.len());
         for call in &rule.conds {
             let Some(lowered) = cond::lower(self.report, call) else {
                 continue;
@@ -167,6 +188,7 @@ impl Routing<'_, '_, '_> {
             }
             geo.extend(lowered.geo.into_iter().map(|file| (conds.len(), file)));
             conds.push(lowered.cond);
+            spans.push(call.span);
         }
         self.report.trailing_comma(rule.out.trailing_comma);
         let out = &rule.out;
@@ -178,6 +200,11 @@ impl Routing<'_, '_, '_> {
             geo.into_iter()
                 .map(|(cond, file)| GeoUse { line, cond, file }),
         );
+        self.written.push(RulePlace {
+            line: rule.span,
+            partial: spans.len() < rule.conds.len(),
+            conds: spans,
+        });
         self.push(conds, action, rule.span);
     }
 
@@ -387,11 +414,12 @@ impl Routing<'_, '_, '_> {
             field: Field::Name,
             tests: vec![TextTest::Exact(name.to_owned())],
         };
-        self.names.add_group(name, ordinal);
+        self.names.add_group(name, ordinal, span);
         let places = GroupPlaces {
             name: span,
             default: None,
             final_: None,
+            filters: Vec::new(),
             nested: HashMap::new(),
         };
         self.places.add_group(name, places);

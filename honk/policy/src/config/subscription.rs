@@ -114,6 +114,16 @@ fn one(report: &mut Report<'_>, item: &LinkItem) -> Option<Subscription> {
         let finding = Diagnostic::error("E403", "range", entry.value, message);
         report.push(finding.about("subscription", "update_interval"));
     }
+    let allow_private = notes.bool("allow_private").unwrap_or(false);
+    if source.is_some_and(|source| source != Source::File)
+        && !allow_private
+        && is_private_host(&item.link.text)
+    {
+        let message = "the host has a private address: it is not fetched";
+        let finding = Diagnostic::warning("", "subscription-private", item.link.span, message);
+        let finding = finding.help("if it is yours, add `[allow_private: true]` behind the URL");
+        report.push(finding.about("subscription", tag));
+    }
     Some(Subscription {
         tag: tag.to_owned(),
         url: Secret::new(&item.link.text),
@@ -125,8 +135,26 @@ fn one(report: &mut Report<'_>, item: &LinkItem) -> Option<Subscription> {
             .filter(|t| !t.is_empty())
             .map(str::to_owned),
         enabled: notes.bool("enabled").unwrap_or(true),
-        allow_private: notes.bool("allow_private").unwrap_or(false),
+        allow_private,
     })
+}
+
+/// Host with port of a URL.
+fn place_of(rest: &str) -> &str {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+/// Whether what is written leads to a private address whatever a resolver says.
+fn is_private_host(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let Some((host, _)) = host_port(place_of(rest)) else {
+        return false;
+    };
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || host.parse().is_ok_and(crate::address::is_private)
 }
 
 fn source(report: &mut Report<'_>, item: &LinkItem, tag: &str) -> Option<Source> {
@@ -161,9 +189,7 @@ fn source(report: &mut Report<'_>, item: &LinkItem, tag: &str) -> Option<Source>
             return refuse(report, "E806", "subscription-url", &message, help);
         }
     };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    if host_port(host).is_none_or(|(host, port)| host.is_empty() || port == Some(0)) {
+    if host_port(place_of(rest)).is_none_or(|(host, port)| host.is_empty() || port == Some(0)) {
         return refuse(
             report,
             "E806",

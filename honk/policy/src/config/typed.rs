@@ -12,7 +12,7 @@ use honk_grammar::{
 use super::{
     dns::value as dns_value,
     keys::{Key, Kind},
-    matcher::prefix,
+    matcher::{network, prefix},
     report::{Report, argument},
     value::{self, BadValue, Read},
 };
@@ -213,10 +213,25 @@ fn read_list(
                 continue;
             }
             let first = list.is_empty();
+            if row.kind == Kind::Prefixes
+                && let Ok(prefix) = prefix(element)
+            {
+                let finding = network(element, &prefix, literal.span);
+                report.found(finding.map(|f| f.about(section, row.name)));
+            }
             let element = read_element(report, row.kind, element, first, literal.span)
                 .map_err(|bad| (literal.span, bad))?;
-            if let Some(element) = element.filter(|e| seen.insert(e.clone())) {
+            let Some(element) = element else { continue };
+            if seen.insert(element.clone()) {
                 list.push(element);
+            } else {
+                let message = format!(
+                    "`{}`: `{}` is listed twice",
+                    row.name,
+                    value::shortened(&element)
+                );
+                let finding = Diagnostic::warning("", "duplicate-element", literal.span, message);
+                report.push(finding.help("remove one of them").about(section, row.name));
             }
         }
     }

@@ -17,29 +17,65 @@ use crate::{
 /// From so many patterns on they are tried together.
 const TOGETHER: usize = 16;
 
-/// The nodes of each group, by place in `all` and in that order; `None` for a group without
-/// filters.
-pub(super) fn admitted(defs: &[GroupDef], all: &[Arc<Node>]) -> Vec<Option<Vec<u32>>> {
+/// What the filters of one group admit.
+#[derive(Debug, Default)]
+pub(super) struct Admitted {
+    /// Places in the list of all nodes, in its order.
+    pub(super) nodes: Vec<u32>,
+    /// Lines about nodes that admit none, by their number among all lines.
+    pub(super) idle: Vec<usize>,
+}
+
+/// What each group admits; `None` for a group without filters.
+pub(super) fn admitted(defs: &[GroupDef], all: &[Arc<Node>]) -> Vec<Option<Admitted>> {
     let mut builder = Builder::default();
-    let groups: Vec<Option<Vec<Range<usize>>>> =
-        defs.iter().map(|def| builder.group(def)).collect();
-    let mut found: Vec<Option<Vec<u32>>> = groups
-        .iter()
-        .map(|lines| lines.as_ref().map(|_| Vec::new()))
-        .collect();
+    let mut groups: Vec<Option<Lines>> = defs.iter().map(|def| builder.group(def)).collect();
     let mut search = builder.build();
     for (at, node) in (0..).zip(all) {
         search.look_at(node);
-        let admits = |lines: &Vec<Range<usize>>| lines.iter().any(|line| search.admits(line));
-        for (lines, nodes) in groups.iter().zip(&mut found) {
-            if let (Some(lines), Some(nodes)) = (lines, nodes)
-                && admits(lines)
-            {
-                nodes.push(at);
-            }
+        for group in groups.iter_mut().flatten() {
+            group.ask(at, &search);
         }
     }
-    found
+    let found = groups.into_iter().map(|group| group.map(Lines::found));
+    found.collect()
+}
+
+/// The lines of a group about nodes.
+struct Lines {
+    /// Predicates of those that have admitted a node, then of those that have not; each with its
+    /// number.
+    lines: Vec<(Range<usize>, usize)>,
+    used: usize,
+    nodes: Vec<u32>,
+}
+
+impl Lines {
+    /// Asks about the node looked at last: once admitted, only lines that never were of use are
+    /// asked still.
+    fn ask(&mut self, at: u32, search: &Search<'_>) {
+        let (used, idle) = self.lines.split_at(self.used);
+        let mut admitted = used.iter().any(|(line, _)| search.admits(line));
+        for place in self.used..self.used + idle.len() {
+            if search.admits(&self.lines[place].0) {
+                admitted = true;
+                self.lines.swap(place, self.used);
+                self.used += 1;
+            }
+        }
+        if admitted {
+            self.nodes.push(at);
+        }
+    }
+
+    fn found(self) -> Admitted {
+        let mut idle: Vec<usize> = self.lines[self.used..].iter().map(|(_, n)| *n).collect();
+        idle.sort_unstable();
+        Admitted {
+            nodes: self.nodes,
+            idle,
+        }
+    }
 }
 
 /// The text of a node that a predicate looks at, if the node has one.
@@ -68,13 +104,17 @@ struct Texts<'a> {
 
 impl<'a> Builder<'a> {
     /// The lines of a group as ranges of predicates.
-    fn group(&mut self, def: &'a GroupDef) -> Option<Vec<Range<usize>>> {
-        let filters = def.filters.as_ref()?;
-        let lines = filters.iter().filter_map(|line| match line {
-            FilterLine::Nodes(predicates) => Some(predicates),
+    fn group(&mut self, def: &'a GroupDef) -> Option<Lines> {
+        let filters = def.filters.as_ref()?.iter().enumerate();
+        let lines = filters.filter_map(|(number, line)| match line {
+            FilterLine::Nodes(predicates) => Some((self.line(predicates), number)),
             FilterLine::Groups(_) | FilterLine::Ignored => None,
         });
-        Some(lines.map(|line| self.line(line)).collect())
+        Some(Lines {
+            lines: lines.collect(),
+            used: 0,
+            nodes: Vec::new(),
+        })
     }
 
     fn line(&mut self, predicates: &'a [Predicate]) -> Range<usize> {

@@ -12,7 +12,8 @@ use honk_common::outbound;
 use honk_grammar::diag::{Diagnostic, Severity};
 
 use super::{
-    admit, builtin,
+    admit::{self, Admitted},
+    builtin,
     graph::{self, Graph, MAX_DEPTH},
     member::{self, Member},
     pick::Way,
@@ -22,7 +23,7 @@ use super::{
     view::ToleranceSource,
 };
 use crate::{
-    config::{FilterLine, GroupDef, Places, Policy},
+    config::{Field, FilterLine, GroupDef, Places, Policy, Predicate, TextTest},
     id::{GroupId, MemberId, Ordinal},
     node::Node,
 };
@@ -82,8 +83,8 @@ impl<'a> Assembly<'a> {
     ) -> Vec<Arc<Group>> {
         let admitted = admit::admitted(self.defs, self.nodes);
         let everyone = self.nodes.iter().cloned().map(Member::Node).collect();
-        let group = |(index, admitted): (usize, Option<Vec<u32>>)| {
-            Arc::new(self.group(index, admitted.as_deref(), &everyone, previous, findings))
+        let group = |(index, admitted): (usize, Option<Admitted>)| {
+            Arc::new(self.group(index, admitted.as_ref(), &everyone, previous, findings))
         };
         admitted.into_iter().enumerate().map(group).collect()
     }
@@ -92,7 +93,7 @@ impl<'a> Assembly<'a> {
     fn group(
         &self,
         index: usize,
-        admitted: Option<&[u32]>,
+        admitted: Option<&Admitted>,
         everyone: &Arc<[Member]>,
         previous: Option<&GroupTable>,
         findings: &mut Vec<Diagnostic>,
@@ -101,7 +102,7 @@ impl<'a> Assembly<'a> {
         let shared = def.filters.is_none() && !def.implicit;
         let nodes = match shared {
             true => Vec::new(),
-            false => member::nodes(def, admitted, self.nodes),
+            false => member::nodes(def, admitted.map(|a| a.nodes.as_slice()), self.nodes),
         };
         let extra = member::extra(def, &nodes);
         let nested: Arc<[usize]> = self.graph.children[index].as_slice().into();
@@ -122,7 +123,9 @@ impl<'a> Assembly<'a> {
         let same = old.filter(|g| g.is_automatic() == is_automatic(def.policy));
         // A choice whose member is gone falls through to `default` (G-123, G-184).
         let choices = same.map_or([None; 2], |g| g.choices.map(|c| c.filter(exists)));
-        let found = self.found(index, &members, default);
+        let mut found = self.found(index, &members, default);
+        let idle = admitted.map_or(&[][..], |admitted| &admitted.idle);
+        found.extend(self.idle(index, &members, idle));
         findings.extend_from_slice(&found);
         let warnings = self.undeclared(index).into_iter().chain(found).collect();
         let name: Arc<str> = def.name.as_str().into();
@@ -231,6 +234,40 @@ impl<'a> Assembly<'a> {
             warn("", "group-empty", named, message, help);
         }
         found
+    }
+
+    /// Filter lines that fit nothing while others do. (A name that no node has, and a tag that no
+    /// subscription has, is told by the lowering.)
+    fn idle(&self, index: usize, members: &[Member], idle: &[usize]) -> Vec<Diagnostic> {
+        let def = &self.defs[index];
+        if members.is_empty() || def.implicit {
+            return Vec::new();
+        }
+        let fetched = self.nodes.iter().any(|node| node.origin.is_some());
+        let untold = |predicate: &Predicate| {
+            let exact = |test: &TextTest| matches!(test, TextTest::Exact(_));
+            predicate.not
+                || !predicate.tests.iter().all(exact)
+                || (predicate.field == Field::Name && fetched)
+        };
+        let silent = |line: &&usize| match def.filters.iter().flatten().nth(**line) {
+            Some(FilterLine::Nodes(predicates)) => {
+                predicates.iter().any(untold) && !member::spells_builtin(predicates)
+            }
+            _ => false,
+        };
+        let places = self.places.group(&def.name);
+        let finding = |line: &usize| {
+            let mut finding = warning(
+                "",
+                "filter-empty",
+                format!("group `{}`: this filter line fits no node", def.name),
+            )
+            .help("`honk validate --dump nodes` lists the names");
+            finding.span = places.and_then(|p| p.filters.get(*line).copied().or(Some(p.name)));
+            finding
+        };
+        idle.iter().filter(silent).map(finding).collect()
     }
 
     /// Names that nobody declares. The lowering has reported them with their place; here they

@@ -77,6 +77,12 @@ pub(super) fn nodes(def: &GroupDef, admitted: Option<&[u32]>, all: &[Arc<Node>])
         .collect()
 }
 
+/// Whether a line spells out `direct` or `block`.
+pub(super) fn spells_builtin(predicates: &[Predicate]) -> bool {
+    let builtins = [builtin::direct(), builtin::block()];
+    builtins.iter().any(|node| spells(predicates, node))
+}
+
 /// What the first line that admits each node adds to its latency (G-059); empty when no line
 /// adds anything.
 pub(super) fn extra(def: &GroupDef, members: &[Arc<Node>]) -> Arc<[f64]> {

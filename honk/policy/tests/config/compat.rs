@@ -64,7 +64,7 @@ const CASES: &[(&str, &[&str])] = &[
     // Values.
     (
         "routing { domain(a.example) && domain(b.example) -> block }",
-        &[],
+        &[" 1:11"],
     ),
     (
         "routing { domain(full: '*.a.example') -> block }",

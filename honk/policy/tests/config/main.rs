@@ -6,6 +6,7 @@ mod compat;
 mod geodata;
 mod newcomer;
 mod peer;
+mod pointless;
 mod properties;
 mod real;
 mod refused;

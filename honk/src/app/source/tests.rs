@@ -52,6 +52,27 @@ fn findings_of_groups_have_a_place_and_a_remedy() {
         ),
         ("group { x { filter: name(q) } }", &["group-empty 4:9"]),
         (
+            "group { x { filter: name(a) filter: name(keyword: q)\n filter: !name(a) filter: name(direct) } }",
+            &["filter-empty 4:37", "filter-empty 5:10"],
+        ),
+        // A group of that name is declared; the node is in the file, too.
+        (
+            "group { x { filter: name(q) } x { filter: name(a) } direct { } }",
+            &[
+                "group-empty 4:9",
+                "group-name-duplicate 4:31",
+                "group-name-reserved 4:53",
+            ],
+        ),
+        (
+            "group { x { filter: name(q) } y { filter: name(c) } }\nnode { c: 'socks5://192.0.2.1:1080' }",
+            &["group-empty 4:9", "node-id-collision 5:8"],
+        ),
+        (
+            "group { x { filter: name(q) } }\nrouting { dport(1) -> nobody }",
+            &["group-empty 4:9", "rule-target-unknown 5:23"],
+        ),
+        (
             "group { x { filter: name(regex: '^(?!a)') } }",
             &["group-empty 4:9", "filter-ignored 4:26"],
         ),

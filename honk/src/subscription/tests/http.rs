@@ -8,6 +8,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
+use honk_policy::address::is_private;
 use rustls::{
     RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -21,10 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use crate::{
     outbound::{Dialer, Settings, tls},
-    subscription::{
-        address::is_private,
-        net::{Io, Limits},
-    },
+    subscription::net::{Io, Limits},
 };
 
 /// What a server does with a request.

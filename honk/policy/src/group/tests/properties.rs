@@ -429,7 +429,10 @@ proptest! {
         let nodes: Vec<Arc<Node>> = pool().into_iter().map(Arc::new).collect();
         let members = |def: GroupDef| -> BTreeSet<NodeId> {
             let admitted = admitted(std::slice::from_ref(&def), &nodes);
-            let members = membership::nodes(&def, admitted[0].as_deref(), &nodes);
+            let members = {
+                let places = admitted[0].as_ref().map(|a| a.nodes.as_slice());
+                membership::nodes(&def, places, &nodes)
+            };
             members.iter().map(|n| n.id).collect()
         };
         let of = |lines: Vec<FilterLine>| members(group("g", lines));

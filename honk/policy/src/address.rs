@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether an address is private, local or no destination at all. IPv6 forms that carry an IPv4
 /// address are judged by that one.
-pub(crate) fn is_private(ip: IpAddr) -> bool {
+pub fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_private_v4(ip),
         IpAddr::V6(ip) => match embedded(ip) {
