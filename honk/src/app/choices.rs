@@ -183,6 +183,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_chosen_since_wins_over_what_was_stored() {
+        let world = World::new(CONFIG);
+        choose(&world, "b", Scope::Both).await;
+        let choices = stored(&world.engine.snapshot().groups, "r");
+        let other = World::new(CONFIG);
+        choose(&other, "a", Scope::Tcp).await;
+        let (groups, _) = restore(other.engine.snapshot().groups.clone(), &choices, "r");
+        assert_eq!(leaves(&groups), ["a", "b"]);
+    }
+
+    #[tokio::test]
     async fn changes_are_written_and_the_file_follows_a_reload() {
         let world = World::new(CONFIG);
         let read = || crate::state::choices::load(&world.choices()).unwrap();

@@ -252,3 +252,6 @@ pub(super) fn number(config: &Config, key: &str, default: usize) -> usize {
         _ => default,
     }
 }
+
+#[cfg(test)]
+mod tests;

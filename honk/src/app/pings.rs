@@ -262,9 +262,7 @@ impl Engine {
     }
 
     fn is_off(&self, node: &Node) -> bool {
-        let report = self.prober().map(super::health::Prober::report);
-        let disabled = report.is_some_and(|r| r.view.is_disabled(node.id));
-        node.protocol == Protocol::Block || disabled
+        node.protocol == Protocol::Block || self.judge.off().contains(&node.id)
     }
 
     /// A failure of what an automatic group selects: it looks at all its members now.
@@ -329,3 +327,6 @@ fn request(holds: Effective, wish: &Wish) -> Request {
 fn concurrency(snapshot: &Snapshot) -> usize {
     super::health::number(&snapshot.config, "ping_concurrency", 10)
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,10 @@ impl Engine {
             Some(member) => before.groups.choose(group, scope, member, now)?,
             None => before.groups.unchoose(group, scope, now)?,
         };
+        let declared = before.groups.group(group);
+        if declared.is_some_and(|g| self.forget_late(&g.name, scope)) {
+            self.unsaved.store(true, Ordering::Relaxed);
+        }
         if !stored {
             return Ok(Applied::unchanged(before));
         }
@@ -87,9 +91,6 @@ impl Engine {
         self.unsaved.store(true, Ordering::Relaxed);
         let after = self.publish(&before, table, &changes, override_).await?;
         drop(writer);
-        if let Some(group) = after.groups.group(group) {
-            self.forget_late(&group.name);
-        }
         self.announce(&before, &changes);
         let flows = affected(&self.registry.list(), &after.groups, &changes, override_);
         let closing = match flows.is_empty() {
@@ -254,16 +255,12 @@ mod tests {
     use std::sync::Mutex;
 
     use honk_common::outbound::STATE_DEAD;
-    use honk_policy::{
-        group::{Cause, NodeState},
-        id::{Domain, NodeId},
-        node::Node,
-    };
+    use honk_policy::group::Cause;
 
     use super::*;
     use crate::{
         app::testkit::{Asked, CONFIG, Relay, World, flow, relayed},
-        flow::{Admission as _, Refusal},
+        flow::{Admission as _, CancelHook, Refusal, Route},
     };
 
     fn change(world: &World, group: &str, member: Option<&str>, scope: Scope) -> Change {
@@ -344,6 +341,49 @@ mod tests {
         assert!(applied.changed.tcp && alive(&tcp));
     }
 
+    // G-164: of a flow that stayed behind once, only a change of its own network speaks.
+    #[tokio::test]
+    async fn a_flow_that_was_left_alone_is_not_closed_by_the_other_network() {
+        let world = World::new(CONFIG);
+        let tcp = relayed(&world, Network::Tcp, "203.0.113.1:80");
+        let away = Change {
+            interrupt: Some(false),
+            ..change(&world, "proxy", Some("b"), Scope::Tcp)
+        };
+        world.engine.select(away).await.unwrap();
+        let udp = change(&world, "proxy", Some("b"), Scope::Udp);
+        world.engine.select(udp).await.unwrap();
+        assert!(alive(&tcp));
+    }
+
+    /// Ends its flow a while after it was asked to.
+    struct Slow(Mutex<Option<Route>>, tokio::runtime::Handle);
+
+    impl CancelHook for Slow {
+        fn cancelled(&self, _: u64, _: CloseReason) {
+            let route = self.0.lock().unwrap().take();
+            self.1.spawn(async move {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                drop(route);
+            });
+        }
+    }
+
+    // G-160
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_answered_when_flows_have_ended() {
+        let world = World::new(CONFIG);
+        let asked = flow(Network::Tcp, "203.0.113.1:80");
+        let route = world.engine.gatekeeper.admit(&asked).unwrap();
+        let entry = Arc::clone(&route.guard.entry);
+        let runtime = tokio::runtime::Handle::current();
+        let slow = Arc::new(Slow(Mutex::new(Some(route)), runtime));
+        entry.cancel.register(slow, 0);
+        let wanted = change(&world, "proxy", Some("b"), Scope::Both);
+        let applied = world.engine.select(wanted).await.unwrap();
+        assert_eq!((applied.closing.closed, applied.closing.pending), (1, 0));
+    }
+
     #[tokio::test]
     async fn leaving_direct_makes_the_kernel_forget_its_direct_udp_flows() {
         let config = CONFIG.replace("filter: name(a, b)", "filter: name(a, direct)");
@@ -392,47 +432,12 @@ mod tests {
         drop(held);
     }
 
-    /// These nodes are dead, by name in the table.
-    #[derive(Debug)]
-    struct Dead(Vec<NodeId>);
-
-    impl Health for Dead {
-        fn state(&self, node: NodeId, _: Domain, _: Family) -> Option<NodeState> {
-            Some(NodeState {
-                alive: !self.0.contains(&node),
-                latency_ms: None,
-                strikes: 0,
-            })
-        }
-
-        fn url_state(&self, _: GroupId, _: MemberId, _: Family) -> Option<NodeState> {
-            None
-        }
-
-        fn disabled(&self, _: NodeId) -> bool {
-            false
-        }
-    }
-
-    async fn kill(world: &World, names: &[&str]) -> Vec<Moved> {
-        let snapshot = world.engine.snapshot();
-        let nodes = snapshot.groups.nodes();
-        let named = |n: &&Arc<Node>| names.contains(&n.name.as_str());
-        let dead = nodes.iter().filter(named).map(|n| n.id).collect();
-        let touched = Touched {
-            nodes: nodes.iter().map(|n| n.id).collect(),
-            ..Touched::default()
-        };
-        let changed = world.engine.health_changed(Arc::new(Dead(dead)), &touched);
-        changed.await.unwrap()
-    }
-
     #[tokio::test]
     async fn a_dead_node_moves_its_group_tells_the_kernel_and_closes_what_it_carried() {
         let world = World::new(&CONFIG.replace("policy: select", "policy: fallback"));
         let tcp = relayed(&world, Network::Tcp, "203.0.113.1:80");
         let other = relayed(&world, Network::Tcp, "203.0.113.1:8443");
-        let changes = kill(&world, &["a"]).await;
+        let changes = world.kill(&["a"]).await;
         let seen: Vec<_> = changes.iter().map(|c| (&*c.name, c.network)).collect();
         assert_eq!(seen, [("proxy", Network::Tcp), ("proxy", Network::Udp)]);
         assert!(changes.iter().all(|c| c.cause == Cause::Health));
@@ -443,7 +448,7 @@ mod tests {
 
         // Everything is dead: the kernel drops, and the flow on `b` is left to itself.
         world.kernel.take();
-        assert!(kill(&world, &["a", "b"]).await.is_empty());
+        assert!(world.kill(&["a", "b"]).await.is_empty());
         let asked = world.kernel.take();
         let Some(Asked::Groups(slots)) = asked.last() else {
             panic!("{asked:?}");
@@ -455,7 +460,7 @@ mod tests {
         assert_eq!(refused.err(), Some(Refusal::AllDead));
 
         // The pin holds: `a` is back, and so is `b`.
-        assert!(kill(&world, &[]).await.is_empty());
+        assert!(world.kill(&[]).await.is_empty());
         assert!(alive(&again));
     }
 }

@@ -17,7 +17,13 @@ use honk_common::{
     key::FlowKey,
     tables::RouteTables,
 };
-use honk_policy::id::{GroupId, Network};
+use honk_policy::{
+    group::{Change, Health, NodeState},
+    health::Touched,
+    id::{Domain, Family, GroupId, MemberId, Network, NodeId},
+    node::Node,
+};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     engine::{Engine, Parts},
@@ -31,6 +37,7 @@ use crate::{
     dns,
     flow::{Admission as _, CancelHook, ClientAddr, CloseReason, NewFlow, OrigDst, Route},
     log,
+    probe::{self, Prober},
     state::{choices::Choices, file::tests::scratch},
     subscription::{FetchError, Hub, Store},
 };
@@ -255,6 +262,28 @@ impl World {
         });
     }
 
+    /// Probes nodes as the daemon does, and lets people measure, until the value is dropped.
+    pub(crate) fn probe(&self) -> Probing {
+        self.measure();
+        let (prober, orders) = Prober::new();
+        self.engine.watch(prober);
+        let (stop, stopped) = watch::channel(false);
+        let dialer = self.engine.pings().map(|pings| Arc::clone(&pings.dialer));
+        let dialer = dialer.expect("people can measure");
+        let mut task = JoinSet::new();
+        task.spawn(probe::run(
+            orders,
+            Arc::clone(&self.engine),
+            dialer,
+            7,
+            stopped,
+        ));
+        Probing {
+            _stop: stop,
+            _task: task,
+        }
+    }
+
     pub(crate) fn new(config: &str) -> Self {
         Self::with_capacity(config, 100)
     }
@@ -338,6 +367,20 @@ impl World {
         Hub::new(Some(Store::new(&self.dir, true)), &self.dir)
     }
 
+    /// Lets exactly these nodes be dead, and tells what moved.
+    pub(crate) async fn kill(&self, names: &[&str]) -> Vec<Change> {
+        let snapshot = self.engine.snapshot();
+        let nodes = snapshot.groups.nodes();
+        let named = |n: &&Arc<Node>| names.contains(&n.name.as_str());
+        let dead = nodes.iter().filter(named).map(|n| n.id).collect();
+        let touched = Touched {
+            nodes: nodes.iter().map(|n| n.id).collect(),
+            ..Touched::default()
+        };
+        let changed = self.engine.health_changed(Arc::new(Dead(dead)), &touched);
+        changed.await.expect("the kernel was told")
+    }
+
     /// Kernel slot of a group.
     pub(crate) fn slot(&self, group: &str) -> u8 {
         self.engine
@@ -348,6 +391,35 @@ impl World {
             .slot
             .0
     }
+}
+
+/// These nodes are dead.
+#[derive(Debug)]
+struct Dead(Vec<NodeId>);
+
+impl Health for Dead {
+    fn state(&self, node: NodeId, _: Domain, _: Family) -> Option<NodeState> {
+        Some(NodeState {
+            alive: !self.0.contains(&node),
+            latency_ms: None,
+            strikes: 0,
+        })
+    }
+
+    fn url_state(&self, _: GroupId, _: MemberId, _: Family) -> Option<NodeState> {
+        None
+    }
+
+    fn disabled(&self, _: NodeId) -> bool {
+        false
+    }
+}
+
+/// The task that probes.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    _stop: watch::Sender<bool>,
+    _task: JoinSet<()>,
 }
 
 impl Drop for World {

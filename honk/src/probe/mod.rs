@@ -9,6 +9,8 @@ pub(crate) mod measure;
 pub(crate) mod runs;
 mod task;
 #[cfg(test)]
+pub(crate) mod testkit;
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -344,3 +344,29 @@ fn domain_name(domain: Domain) -> &'static str {
         Domain::DataUdp => "data_udp",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use honk_policy::node::Protocol;
+
+    use super::{super::measure::Stage, *};
+
+    #[test]
+    fn only_what_the_node_is_to_blame_for_counts_against_it() {
+        let leaf = Node::new("a".to_owned(), Protocol::Direct);
+        for (fault, want) in [
+            (Fault::Node, Outcome::Failure),
+            (Fault::Local, Outcome::Neutral),
+            (Fault::NoFamily, Outcome::Absent),
+        ] {
+            let failure = Failure {
+                stage: Stage::Dial,
+                reason: String::new(),
+                fault,
+            };
+            assert_eq!(outcome(&leaf, &Err(failure)), want);
+        }
+        let took = Duration::from_millis(7);
+        assert_eq!(outcome(&leaf, &Ok(took)), Outcome::Answer(took));
+    }
+}

@@ -13,6 +13,8 @@ use honk_policy::health::Touched;
 use honk_policy::id::{Domain, Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid};
 use honk_policy::node::{Host, Node, Protocol, Server};
 
+use super::flip;
+
 const NODES: u128 = 2_000;
 const GROUPS: u8 = 250;
 /// Events whose publication is timed, one node each.
@@ -45,6 +47,9 @@ pub(super) fn figures() -> Result<Vec<Figure>> {
         "ms",
         1.0,
     ));
+    let (median, worst) = flip::milliseconds(NODES as u32, GROUPS)?;
+    figures.push(("policy.flip", median, "ms", 20.0));
+    figures.push(("policy.flip_worst", worst, "ms", 20.0));
     Ok(figures)
 }
 

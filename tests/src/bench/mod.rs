@@ -7,6 +7,7 @@
 
 mod compare;
 mod engine;
+mod flip;
 mod groups;
 
 mod load;

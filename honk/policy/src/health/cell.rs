@@ -256,6 +256,17 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_works_makes_earlier_failures_forgotten() {
+        let mut cell = Cell::default();
+        for _ in 0..5 {
+            for _ in 0..9 {
+                assert_eq!(cell.traffic_failed(10, Weight::Full, at(0)), Shift::None);
+            }
+            cell.traffic_ok(at(1));
+        }
+    }
+
+    #[test]
     fn the_average_halves() {
         let mut cell = Cell::default();
         for (sample, average) in [(100, 100.0), (200, 150.0), (50, 100.0), (0, 50.0)] {

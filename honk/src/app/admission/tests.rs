@@ -159,6 +159,20 @@ fn flows_that_final_serves_are_counted_as_such() {
     assert_eq!(counted, [(("proxy".into(), "udp", "final"), 1)].into());
 }
 
+// G-096, G-099, G-100
+#[tokio::test]
+async fn the_only_node_is_dialed_though_dead_and_counted() {
+    let world = World::new(&CONFIG.replace("filter: name(a, b)", "filter: name(a)"));
+    world.kill(&["a"]).await;
+    let counts = || world.engine.gatekeeper.last_resorts.counts();
+    let udp = flow(Udp, "203.0.113.1:443");
+    assert_eq!(admit(&world, &udp).unwrap_err(), Refusal::AllDead);
+    assert_eq!(counts(), []);
+    let route = admit(&world, &flow(Tcp, "203.0.113.1:80")).unwrap();
+    assert_eq!((route.leaf.name.as_str(), outbound(&route)), ("a", "proxy"));
+    assert_eq!(counts(), [("proxy".into(), 1)]);
+}
+
 // G-136: whoever probes need not wait for its next look.
 #[tokio::test]
 async fn the_first_flow_of_a_group_is_told_at_once() {

@@ -150,6 +150,29 @@ async fn flows_through_nodes_that_are_gone_are_ended_and_others_are_not() {
     assert_eq!(reason(&kept), Some(CloseReason::Reload));
 }
 
+// G-186
+#[tokio::test]
+async fn flows_of_a_selection_that_a_reload_moves_are_closed_where_that_is_wanted() {
+    for (interrupt, want) in [
+        ("true", Some(CloseReason::SelectionChanged)),
+        ("false", None),
+    ] {
+        let config = CONFIG.replace(
+            "interrupt_connections: true",
+            &format!("interrupt_connections: {interrupt}"),
+        );
+        let world = World::new(&config);
+        let asked = flow(Network::Tcp, "203.0.113.1:80");
+        let route = world.engine.gatekeeper.admit(&asked).unwrap();
+        let reason = || route.guard.entry.cancel.reason();
+        assert_eq!(reload(&world).await.state, "done");
+        assert_eq!(reason(), None, "the same again moves nothing");
+        world.edit(&config.replace("policy: select", "policy: select default: b"));
+        assert_eq!(reload(&world).await.state, "done");
+        assert_eq!(reason(), want);
+    }
+}
+
 #[tokio::test]
 async fn choices_ids_and_slots_survive_reordered_groups() {
     let world = World::new(CONFIG);

@@ -11,7 +11,12 @@ use std::{
 };
 
 use honk_grammar::diag::{Diagnostic, Severity};
-use honk_policy::{group::GroupTable, id::Uuid, node::Node, subscription::Changes};
+use honk_policy::{
+    group::{GroupTable, Scope},
+    id::Uuid,
+    node::Node,
+    subscription::Changes,
+};
 use tokio::{
     sync::watch,
     task::{self, JoinSet},
@@ -224,10 +229,18 @@ impl Engine {
         *told = holds;
     }
 
-    /// A stored choice that waits for its member is overtaken by one made now.
-    pub(super) fn forget_late(&self, group: &str) {
+    /// A stored choice that waits for its member is overtaken by what is wanted now, on these
+    /// networks. True when there was one.
+    pub(super) fn forget_late(&self, group: &str, scope: Scope) -> bool {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        late.remove(group);
+        let Some(waits) = late.remove(group) else {
+            return false;
+        };
+        let tcp = waits.tcp.clone().filter(|_| scope == Scope::Udp);
+        let udp = waits.udp.clone().filter(|_| scope == Scope::Tcp);
+        let left = waits.with(tcp, udp);
+        late.extend(left.map(|record| (group.to_owned(), record)));
+        true
     }
 
     /// Makes stored choices whose member was not there at the start. Those that are still

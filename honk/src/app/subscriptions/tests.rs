@@ -2,7 +2,11 @@
 
 use std::sync::Mutex;
 
-use honk_policy::{group::Scope, id::Network, subscription::BodyError};
+use honk_policy::{
+    group::Scope,
+    id::{Family, Network},
+    subscription::BodyError,
+};
 use rustls::RootCertStore;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -183,6 +187,40 @@ async fn a_stored_choice_waits_for_its_node() {
     assert!(saved["proxy"].tcp.is_some());
     take(&third, &["b"]).await;
     assert!(third.engine.late.lock().unwrap().is_empty());
+}
+
+// G-157, G-165
+#[tokio::test]
+async fn a_choice_that_waits_gives_way_to_a_new_wish_on_its_network() {
+    let world = World::new(&config(URL));
+    take(&world, &["a", "b"]).await;
+    choose(&world, "a").await;
+    let stored = choices::stored(&world.engine.snapshot().groups, "r");
+    for (scope, tcp, udp) in [
+        (Scope::Both, "b", "b"),
+        (Scope::Tcp, "b", "a"),
+        (Scope::Udp, "a", "b"),
+    ] {
+        let later = World::new(&config(URL));
+        *later.engine.late.lock().unwrap() = stored.clone();
+        let group = later.group("proxy");
+        let dropped = Change {
+            group,
+            scope,
+            member: None,
+            interrupt: None,
+        };
+        later.engine.select(dropped).await.unwrap();
+        take(&later, &["b", "a"]).await;
+        let snapshot = later.engine.snapshot();
+        let slot = snapshot.groups.group(group).unwrap().slot;
+        let leaf = |network| {
+            let selected = snapshot.groups.select(slot, network, Family::V4);
+            selected.unwrap().leaf.name.as_str()
+        };
+        let leaves = (leaf(Network::Tcp), leaf(Network::Udp));
+        assert_eq!(leaves, (tcp, udp), "{scope:?}");
+    }
 }
 
 #[tokio::test]

@@ -56,6 +56,10 @@ fn member_id_picks_one_of_several_namesakes_and_keeps_it() {
         Source::Choice
     );
     assert_eq!(tcp(&dead(&chosen, [2]), "g"), Err(Refuse::AllDead));
+    // A name means the first of them, dead or alive (G-060).
+    let ill = dead(&before, [1]);
+    let named = at(&ill, "g").member_named("x").map(|m| m.id());
+    assert_eq!(named, Some(member(1)));
 }
 
 // G-156, G-166

@@ -245,6 +245,25 @@ fn an_automatic_move_raises_the_revision_and_tells_when_it_was() {
     );
 }
 
+// G-137
+#[test]
+fn the_first_selection_of_a_group_is_no_change() {
+    let mut builder = Builder::default();
+    let (before, _) = builder.build(&three(), &[all("old")], None);
+    let before = dead(&before, [1, 2, 3]);
+    for policy in [Policy::UrlTest, Policy::Fallback] {
+        let groups = [all("old"), all("g").policy(policy)];
+        let (after, _) = builder.build(&three(), &groups, Some(&before));
+        assert_eq!(tcp(&after, "g"), Err(Refuse::AllDead));
+        assert_eq!(before.changes(&after), []);
+        let revived = told(&after, &Seen::default().tcp(2, DOWN));
+        assert_eq!((tcp(&revived.table, "g"), revived.changes), (Ok(1), vec![]));
+        // The next one is.
+        let moved = told(&revived.table, &Seen::default().tcp(1, DOWN));
+        assert!(!moved.changes.is_empty());
+    }
+}
+
 // G-136, G-197
 #[test]
 fn real_traffic_marks_a_urltest_group_as_used_also_through_a_parent_and_looking_does_not() {

@@ -146,6 +146,14 @@ fn the_state_under_a_check_url_replaces_the_ordinary_one_for_tcp_in_that_group_o
         Ok(3),
         "mirrors TCP, which the URL decides"
     );
+    let known = seen
+        .udp(1, DataUdp, alive(5.0))
+        .udp(3, DataUdp, alive(150.0));
+    assert_eq!(
+        udp(&told(&table, &known).table, "g"),
+        Ok(1),
+        "the URL says nothing about UDP"
+    );
     // Dead everywhere else, alive under the URL: it serves.
     let dead = measured(10.0, 20.0, 900.0)
         .tcp(3, DOWN)
@@ -188,6 +196,18 @@ fn add_latency_counts_in_ranking_by_the_first_line_that_admits_a_node() {
         .view(at(&table, "g").id)
         .unwrap();
     assert_eq!(view.members[2].delay_ms, Some(400.0), "shown as measured");
+}
+
+// G-059
+#[test]
+fn nobody_is_faster_than_at_once() {
+    let def = GroupDef {
+        add_latency: vec![(0, -500)],
+        ..group("g", [names(&["a", "c"])])
+    };
+    let table = table(&three(), &[def.policy(Policy::UrlTest)]);
+    let known = told(&table, &measured(400.0, 20.0, 10.0)).table;
+    assert_eq!(tcp(&known, "g"), Ok(1), "both count as 0 ms");
 }
 
 // G-067

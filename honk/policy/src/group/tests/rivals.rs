@@ -45,6 +45,19 @@ fn the_fastest_other_leaves_of_an_urltest_group_are_rivals() {
     assert_eq!(leaves(udp), [2, 4], "c carries no UDP; nobody is measured");
 }
 
+#[test]
+fn no_more_rivals_are_told_than_asked_for() {
+    let start = table(&four(), &[all("g").policy(Policy::UrlTest)]);
+    let known = told(&start, &measured()).table;
+    let selected = selected(&known, "g", Network::Tcp).unwrap();
+    let way = (&**selected.path, &**selected.groups);
+    for (most, want) in [(1, &[4][..]), (2, &[4, 3]), (9, &[4, 3, 2])] {
+        let except = Some(selected.leaf.id);
+        let rivals = known.rivals(way, Network::Tcp, Family::V4, except, most);
+        assert_eq!(leaves(rivals), want);
+    }
+}
+
 // G-135, G-122, G-150
 #[test]
 fn nothing_that_was_chosen_has_rivals() {

@@ -24,19 +24,54 @@ fn flows_through_the_selected_member_replace_probes() {
     assert!(world.probes(1) >= 1 && world.probes(2) >= 1);
 }
 
+/// A minute in which the selected member keeps bringing answers.
+fn proofs(world: &mut World) {
+    for _ in 0..12 {
+        world.hear(Event::FirstByte { node: node(1) });
+        world.run(SECOND * 5);
+    }
+}
+
 #[test]
 fn a_strike_or_another_udp_member_needs_probes_again() {
-    for udp in [None, Some(2)] {
+    for (udp, struck) in [(None, false), (None, true), (Some(2), false)] {
         let mut world = World::settled(setup(vec![automatic(1, &[1, 2])]));
         world.select(1, 1, udp);
-        world.flow(1);
-        if udp.is_none() {
+        if struck {
             world.dial_failed(1);
             world.dial_failed(1);
         }
-        world.run(MINUTE);
-        assert!(world.probes(2) >= 1, "{udp:?}");
+        // The strike itself makes everybody look once.
+        proofs(&mut world);
+        world.started.clear();
+        proofs(&mut world);
+        let probed = world.probes(2) >= 1;
+        assert_eq!(probed, struck || udp.is_some(), "{udp:?} {struck}");
     }
+}
+
+#[test]
+fn a_dead_member_is_asked_whatever_flows_prove() {
+    let mut world = World::settled(setup(vec![automatic(1, &[1, 2])]));
+    world.select(1, 1, None);
+    world.does.insert(node(2), Does::Refuse);
+    world.run(MINUTE * 2);
+    assert!(!world.alive(2));
+    world.does.insert(node(2), Does::Answer(30));
+    for _ in 0..6 {
+        proofs(&mut world);
+    }
+    assert!(world.alive(2));
+}
+
+#[test]
+fn a_node_of_two_groups_is_asked_at_the_shorter_period() {
+    let mut often = automatic(2, &[1]);
+    often.interval = SECOND * 5;
+    let mut world = World::settled(setup(vec![automatic(1, &[1, 2]), often]));
+    world.run(MINUTE);
+    let probes = [world.probes(1), world.probes(2)];
+    assert!(probes[0] >= 10 && probes[1] <= 3, "{probes:?}");
 }
 
 #[test]

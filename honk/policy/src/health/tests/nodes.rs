@@ -175,6 +175,50 @@ fn a_family_without_address_says_what_the_other_says() {
 }
 
 #[test]
+fn each_family_speaks_for_itself_once_it_was_seen() {
+    let mut facts = setup(vec![automatic(1, &[1])]);
+    facts.nodes[0].families = vec![Family::V4, Family::V6];
+    let mut world = World::settled(facts);
+    for _ in 0..10 {
+        world.dial_failed(1);
+    }
+    let alive = |family| world.view().node(node(1), Domain::Tcp, family).unwrap();
+    assert!(!alive(Family::V4).alive && alive(Family::V6).alive);
+}
+
+#[test]
+fn a_new_node_may_be_struck_before_it_is_judged() {
+    let mut world = World::new(setup(vec![automatic(1, &[1])]));
+    world.dial_failed(1);
+    world.dial_failed(1);
+    assert_eq!(
+        world.state(1).map(|s| (s.alive, s.strikes)),
+        Some((true, 1))
+    );
+}
+
+#[test]
+fn what_is_no_failure_of_the_node_never_counts_as_one() {
+    for outcome in [Outcome::Absent, Outcome::Neutral] {
+        let mut world = World::new(setup(vec![automatic(1, &[1])]));
+        world.select(1, 1, None);
+        for _ in 0..12 {
+            let ends: Vec<_> = world.running.keys().map(|(_, id)| *id).collect();
+            world.running.clear();
+            for probe in ends {
+                world.hear(Event::Probed { probe, outcome });
+            }
+            let seen = world.started.len();
+            while world.started.len() == seen {
+                world.run(SECOND * 5);
+            }
+        }
+        assert_eq!(world.transitions, [], "{outcome:?}");
+        assert!(world.alive(1), "{outcome:?}");
+    }
+}
+
+#[test]
 fn the_average_halves_and_history_is_bounded() {
     let mut world = World::new(setup(vec![automatic(1, &[1])]));
     world.does.insert(node(1), Does::Answer(100));

@@ -63,6 +63,24 @@ fn a_machine_that_slept_does_not_probe_everything_at_once() {
 }
 
 #[test]
+fn what_is_selected_is_asked_first_after_a_sleep_and_a_change_of_the_network() {
+    let nodes: Vec<u128> = (0..100).collect();
+    let mut facts = automatic(1, &nodes);
+    facts.interval = MINUTE * 15;
+    let mut world = World::new(setup(vec![facts]));
+    world.run(MINUTE * 20);
+    world.select(1, 40, None);
+    world.started.clear();
+    world.hear(Event::NetworkChanged);
+    world.run(SECOND * 5);
+    assert_eq!((world.started.len(), world.probes(40)), (1, 1));
+    world.started.clear();
+    world.now += MINUTE * 60;
+    world.run(Duration::ZERO);
+    assert_eq!((world.started.len(), world.probes(40)), (1, 1));
+}
+
+#[test]
 fn a_change_of_the_network_revives_the_dead_with_one_success() {
     let mut world = many(50);
     for n in 0..50 {
