@@ -4,6 +4,8 @@
 //! A leaf room: it imports nothing of ours but ids, nodes, ways and what sniffing finds. `app`
 //! implements [`Admission`]; `inbound` calls it and never sees groups or rules.
 
+mod witness;
+
 use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
@@ -20,6 +22,8 @@ use honk_policy::{
     node::Node,
 };
 use honk_wire::sniff::{Hello, Kind};
+
+pub(crate) use self::witness::{End, Fault, Witness, event};
 
 /// A client's address as the listener saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -282,6 +286,7 @@ impl FlowGuard {
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
+        self.entry.ended(End::Closed(self.reason));
         self.sink.closed(&self.entry, self.reason);
     }
 }
@@ -369,6 +374,8 @@ pub(crate) struct FlowEntry {
     pub(crate) counters: FlowCounters,
     /// Index in [`CARRIERS`], set by the relay.
     pub(crate) carrier: std::sync::atomic::AtomicU8,
+    /// Whoever learns from it.
+    pub(crate) witness: Option<Box<dyn Witness>>,
     /// Closes the flow from outside.
     pub(crate) cancel: Cancel,
 }

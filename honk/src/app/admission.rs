@@ -32,6 +32,7 @@ use super::{
     last_resort::LastResorts,
     refusal::{REFUSALS, refusal, refusal_index},
     registry::{Registry, has_entry, key_of},
+    score::{self, Attempt, Begun, Ranking, Score},
     snapshot::Snapshot,
     sniffing::{Doubt, SniffCounters, Sniffer, Waiting},
     trace::Traces,
@@ -41,7 +42,7 @@ use crate::{
     dns::Dns,
     flow::{
         Admission, Answer, Back, Cancel, FlowCounters, FlowEntry, FlowGuard, FlowSink, HostSource,
-        Names, NewFlow, RACERS, Refusal, Route, Way, Why,
+        Names, NewFlow, RACERS, Refusal, Route, Way, Why, Witness,
     },
 };
 
@@ -82,6 +83,7 @@ pub(crate) struct Gatekeeper {
     woken: Notify,
     /// Flows that tried several leaves; rare, too.
     races: Mutex<Races>,
+    score: Arc<Score>,
 }
 
 /// Flows by group, network and outcome.
@@ -109,6 +111,7 @@ impl Gatekeeper {
         registry: Arc<Registry>,
         current: Arc<ArcSwap<Snapshot>>,
         dns: Arc<Dns>,
+        score: Arc<Score>,
     ) -> Arc<Self> {
         let traces = Traces::new(Arc::clone(&kernel), Arc::clone(&current), Arc::clone(&dns));
         Arc::new_cyclic(|me| Self {
@@ -126,6 +129,7 @@ impl Gatekeeper {
             last_resorts: LastResorts::default(),
             woken: Notify::new(),
             races: Mutex::default(),
+            score,
         })
     }
 
@@ -379,10 +383,13 @@ impl Gatekeeper {
         settled: Settled,
     ) -> Result<(Route, Source), Refusal> {
         let verdict = settled.verdict;
-        let (outbound, selected) = snapshot
-            .apply(verdict.ordinal, flow.network, flow.family())
-            .ok_or(Refusal::NoMember)?;
-        let selected = selected.map_err(|refuse| {
+        let host = settled.host.as_ref().map(|(name, _)| &**name);
+        let mut ranking = Ranking::new(&self.score, flow, host);
+        let select = |ranking: &mut Ranking<'_>| {
+            snapshot.serve(verdict.ordinal, flow.network, flow.family(), ranking)
+        };
+        let (outbound, selected) = select(&mut ranking).ok_or(Refusal::NoMember)?;
+        let mut selected = selected.map_err(|refuse| {
             self.count_unselected(outbound, flow.network, refuse.name());
             refusal(refuse)
         })?;
@@ -398,6 +405,18 @@ impl Gatekeeper {
             return Err(Refusal::Blocked);
         }
         let id = self.registry.reserve().ok_or(Refusal::Capacity)?;
+        let witness = loop {
+            match ranking.begin() {
+                Begun::Attempt(attempt) => break Some(attempt as Box<dyn Witness>),
+                Begun::Nothing => break None,
+                Begun::Again => {
+                    if let Some((_, Ok(other))) = select(&mut ranking) {
+                        selected = other;
+                    }
+                }
+            }
+        };
+        drop(ranking);
         let entry = Arc::new(FlowEntry {
             id,
             flow: *flow,
@@ -416,6 +435,7 @@ impl Gatekeeper {
             started_ms: clock::now_ms(),
             counters: FlowCounters::default(),
             carrier: AtomicU8::new(0),
+            witness: witness.filter(|_| !selected.cold),
             cancel: Cancel::default(),
         });
         self.registry.insert(&entry);
@@ -434,6 +454,24 @@ impl Gatekeeper {
             guard,
         };
         Ok((route, selected.source))
+    }
+
+    /// The one other leaf for a flow whose Score group chose one that was not reached (S-330).
+    fn again(&self, snapshot: &Snapshot, entry: &FlowEntry, attempt: &Attempt) -> Option<Rivals> {
+        let flow = &entry.flow;
+        let host = entry.host.as_ref().map(|(name, _)| &**name);
+        let mut ranking = Ranking::retry(&self.score, flow, host, attempt.leaf());
+        let ids = &entry.selected.groups;
+        let groups = &snapshot.groups;
+        let rival = groups.again(ids, flow.network, flow.family(), &mut ranking)?;
+        match ranking.begin() {
+            Begun::Attempt(next) => attempt.follow(&next),
+            Begun::Nothing | Begun::Again => attempt.go_to(rival.leaf.id.into()),
+        }
+        Some(Rivals {
+            group: Arc::clone(&entry.outbound),
+            leaves: vec![rival],
+        })
     }
 
     fn refused(&self, flow: &NewFlow, key: &FlowKey, refusal: Refusal) {
@@ -480,10 +518,15 @@ impl Admission for Gatekeeper {
 
     fn rivals(&self, entry: &FlowEntry) -> Option<Rivals> {
         let snapshot = self.current.load();
-        snapshot.rivals(entry, Some(entry.selected.leaf), RACERS)
+        let again = score::of(entry).and_then(|attempt| self.again(&snapshot, entry, attempt));
+        again.or_else(|| snapshot.rivals(entry, Some(entry.selected.leaf), RACERS))
     }
 
     fn eligible(&self, entry: &FlowEntry, rival: &Rival) -> bool {
+        // A retry was decided a moment ago, and nobody else is there.
+        if score::of(entry).is_some_and(|attempt| attempt.leaf() == rival.leaf.id.into()) {
+            return true;
+        }
         let snapshot = self.current.load();
         let able = snapshot.rivals(entry, None, usize::MAX);
         able.is_some_and(|able| able.leaves.iter().any(|l| l.leaf.id == rival.leaf.id))

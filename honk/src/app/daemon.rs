@@ -31,6 +31,7 @@ use super::{
     rules,
     run::Plan,
     sampler,
+    score::switches,
     signals::Signals,
     snapshot::Snapshot,
     source::Candidate,
@@ -172,6 +173,7 @@ impl Daemon {
             listeners.serve(&engine, socket, &mut tasks, &stop);
         }
         tasks.spawn(sampler::run(Arc::clone(&engine), stop.clone()));
+        tasks.spawn(switches::run(Arc::clone(&engine), stop.clone()));
         let (prober, orders) = Prober::new();
         engine.watch(prober);
         engine.measure_with(Pings {

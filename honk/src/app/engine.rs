@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use honk_common::param::{GATE_CLOSED, GATE_DRAINING, GATE_OPEN};
 use honk_policy::{
     config::Global,
-    id::{GroupId, Ordinal},
+    id::{GroupId, Ordinal, Uuid},
 };
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
@@ -33,6 +33,7 @@ use super::{
     pings::Pings,
     registry::Registry,
     reload::ReloadLog,
+    score::Score,
     snapshot::Snapshot,
     source::Spec,
     verdicts::Judge,
@@ -151,6 +152,7 @@ pub(crate) struct Engine {
     pub(crate) registry: Arc<Registry>,
     pub(crate) dns: Arc<Dns>,
     pub(crate) gatekeeper: Arc<Gatekeeper>,
+    pub(crate) score: Arc<Score>,
     pub(crate) histograms: Arc<Histograms>,
     pub(crate) spec: Spec,
     pub(crate) reloads: ReloadLog,
@@ -204,16 +206,21 @@ impl Engine {
         let registry = Arc::new(registry);
         registry.retain(&parts.first.outbounds());
         let reloads = ReloadLog::new(&parts.first, parts.progress, Arc::clone(&histograms));
-        let current = Arc::new(ArcSwap::from_pointee(parts.first));
+        let score = Score::new(Uuid::new_v4().as_u64_pair().0);
+        let first = parts.first.ranked_by(&score);
+        score.activate(&first);
+        let current = Arc::new(ArcSwap::from_pointee(first));
         let gatekeeper = Gatekeeper::new(
             Arc::clone(&parts.kernel),
             Arc::clone(&registry),
             Arc::clone(&current),
             Arc::clone(&parts.dns),
+            Arc::clone(&score),
         );
         let now = Instant::now();
         Self {
             gatekeeper,
+            score,
             kernel: parts.kernel,
             dns: parts.dns,
             registry,

@@ -24,6 +24,7 @@ pub(crate) mod reload;
 mod rules;
 pub(crate) mod run;
 pub(crate) mod sampler;
+pub(crate) mod score;
 pub(crate) mod select;
 pub(crate) mod share;
 mod signals;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use honk_common::outbound;
 use honk_policy::{
     config::Config,
-    group::{GroupTable, Refuse, Rivals, Selected},
+    group::{GroupTable, Ranker, Ranks, Refuse, Rivals, Selected},
     id::{Family, Network, NodeId, Ordinal},
     routing::{oracle::Oracle, rule::RuleSet},
 };
 
 use super::{
     diag::{Findings, Tally},
+    score::Score,
     source::Candidate,
 };
 use crate::{api::doc::Diag, clock, flow::FlowEntry};
@@ -97,6 +98,16 @@ impl Snapshot {
         }
     }
 
+    /// The same with somebody who ranks the leaves of Score groups.
+    #[must_use]
+    pub(super) fn ranked_by(self, score: &Arc<Score>) -> Self {
+        let ranks: Arc<dyn Ranks> = Arc::<Score>::clone(score);
+        Self {
+            groups: self.groups.ranked_by(ranks),
+            ..self
+        }
+    }
+
     /// The same with other selections.
     #[must_use]
     pub(crate) fn with_groups(&self, groups: GroupTable) -> Self {
@@ -108,11 +119,12 @@ impl Snapshot {
 
     /// The outbound in a slot and what it selects for a new flow; `None` when no outbound has
     /// the slot.
-    pub(crate) fn apply(
+    pub(crate) fn serve(
         &self,
         slot: Ordinal,
         network: Network,
         target: Family,
+        ranker: &mut dyn Ranker,
     ) -> Option<(&Arc<str>, Result<Selected<'_>, Refuse>)> {
         let at = usize::from(slot.0);
         let (names, groups) = match self.fading.as_deref() {
@@ -121,7 +133,7 @@ impl Snapshot {
         };
         Some((
             names.get(at)?.as_ref()?,
-            groups.apply(slot, network, target),
+            groups.serve(slot, network, target, ranker),
         ))
     }
 

@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{Dns, asked::Waiting, frame::Frames, lock};
 use crate::{
-    flow::{CancelHook, CloseReason, FlowCounters, FlowEntry, FlowGuard},
+    flow::{CancelHook, CloseReason, End, FlowEntry, FlowGuard},
     socket,
 };
 
@@ -157,7 +157,7 @@ async fn talk(
         dns.counters.opaque.fetch_add(1, Relaxed);
         let (client_read, said) = from_client.into_parts();
         let pairs = [(client_read, said), (server_read, early)];
-        return opaque(pairs, [server_write, client_write], &entry.counters).await;
+        return opaque(pairs, [server_write, client_write], entry).await;
     }
     let talk = Talk {
         dns,
@@ -238,7 +238,9 @@ impl Talk<'_> {
                 continue;
             }
             self.entry.counters.add_up(frame.len() as u64);
-            send(&mut server, &frame).await?;
+            let sent = send(&mut server, &frame).await;
+            sent.inspect_err(|_| self.entry.ended(End::Broken))?;
+            self.entry.progressed();
         }
         self.over.store(true, Relaxed);
         // The server may have closed already.
@@ -287,7 +289,7 @@ impl Talk<'_> {
                 return Ok(CloseReason::Eof);
             }
             let frame = tokio::select! {
-                frame = frames.next() => frame?,
+                frame = frames.next() => frame.inspect_err(|_| self.entry.ended(End::Broken))?,
                 () = self.changed.notified() => continue,
                 () = tokio::time::sleep_until(self.wake().into()) => {
                     self.fail_overdue(&mut client).await?;
@@ -303,6 +305,7 @@ impl Talk<'_> {
             self.touch();
             if self.answer(frame.get(2..).unwrap_or(&[])).await {
                 self.entry.counters.add_down(frame.len() as u64);
+                self.entry.progressed();
                 send(&mut client, &frame).await?;
             }
         }
@@ -422,16 +425,20 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()
 async fn opaque(
     from: [(ReadHalf<'_>, Vec<u8>); 2],
     to: [WriteHalf<'_>; 2],
-    counters: &FlowCounters,
+    entry: &FlowEntry,
 ) -> io::Result<CloseReason> {
     let [(client_read, said), (server_read, early)] = from;
     let [server_write, client_write] = to;
     let moved = AtomicU64::new(0);
     tokio::try_join!(
-        pump(client_read, said, server_write, &moved, |n| counters
-            .add_up(n)),
-        pump(server_read, early, client_write, &moved, |n| counters
-            .add_down(n)),
+        pump(client_read, said, server_write, &moved, |n| {
+            entry.counters.add_up(n);
+            entry.progressed();
+        }),
+        pump(server_read, early, client_write, &moved, |n| {
+            entry.counters.add_down(n);
+            entry.progressed();
+        }),
     )?;
     Ok(CloseReason::Eof)
 }

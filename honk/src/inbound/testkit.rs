@@ -173,6 +173,7 @@ impl World {
     /// A route for a flow that arrives by hand.
     pub(crate) fn route(self: &Arc<Self>, flow: &NewFlow, leaf: Arc<Node>) -> Route {
         let entry = Arc::new(FlowEntry {
+            witness: None,
             id: self.admitted.fetch_add(1, Ordering::SeqCst),
             flow: *flow,
             outbound: "test".into(),

@@ -46,17 +46,20 @@ pub(crate) struct Association {
     pub(crate) relay: SocketAddr,
 }
 
-/// Asks the server of `state` for a datagram relay, within the total time of a dial.
+/// Asks the server of `state` for a datagram relay, within the total time of a dial. `admitted` is
+/// called when its turn has come.
 pub(crate) async fn associate(
     dialer: &Arc<Dialer>,
     state: &Arc<ServerState>,
     mark: Mark,
+    admitted: impl FnOnce(),
 ) -> Result<Association, DialError> {
     let started = Instant::now();
     let mut result = Err(no_udp());
     if state.udp() {
         let opened = async {
             let _permit = dialer.permits.take().await;
+            admitted();
             Ok(open(dialer, state, None, mark).await?)
         };
         let opened = timeout(TOTAL, opened).await;

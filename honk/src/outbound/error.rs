@@ -7,6 +7,8 @@ use std::{borrow::Cow, fmt, io};
 use honk_wire::{http, socks5};
 use rustix::io::Errno;
 
+use crate::flow::Fault;
+
 /// Where a dial was when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -158,6 +160,21 @@ impl DialError {
             | Class::Timeout(_)
             | Class::UnknownPreResponse => Blame::Node,
             Class::TargetRefused | Class::TargetTimeout => Blame::Target,
+        }
+    }
+
+    /// The same for whoever learns from it.
+    pub(crate) fn fault(&self) -> Fault {
+        match self.class {
+            Class::LocalResource | Class::ConfigUnsupported => Fault::Own,
+            Class::Carrier(_)
+            | Class::ProxyAuth
+            | Class::ProxyProtocol
+            | Class::ProxyPolicy
+            | Class::Timeout(_) => Fault::Node,
+            Class::TargetRefused => Fault::Refused,
+            Class::TargetTimeout => Fault::Silent,
+            Class::UnknownPreResponse => Fault::Unknown,
         }
     }
 

@@ -26,7 +26,7 @@ use super::{
     stream,
 };
 use crate::{
-    flow::{OrigDst, RACERS},
+    flow::{FlowEntry, OrigDst, RACERS},
     socket::Mark,
 };
 
@@ -143,6 +143,8 @@ pub(crate) struct Ask {
     /// What a proxy is asked for instead of the address.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) mark: Mark,
+    /// Told when its turn has come.
+    pub(crate) flow: Arc<FlowEntry>,
 }
 
 /// Dials a target through a leaf.
@@ -153,6 +155,7 @@ pub(crate) async fn dial(
 ) -> Result<Reached, DialError> {
     let OrigDst(target) = ask.target;
     if rival.leaf.protocol == Protocol::Direct {
+        ask.flow.started();
         let began = Instant::now();
         let connect = timeout(dialer.connect_timeout(), stream::connect(target, ask.mark));
         let stream = match connect.await {
@@ -167,6 +170,7 @@ pub(crate) async fn dial(
         });
     }
     let _permit = dialer.permits.take().await;
+    ask.flow.started();
     let began = Instant::now();
     let server = dialer.server(&rival.leaf);
     let (mut stream, _, candidates) = reach(&dialer, &server, None, ask.mark).await?;

@@ -37,6 +37,15 @@ pub(crate) struct Lane {
     spliced: bool,
     total: u64,
     tail: Tail,
+    fault: Fault,
+}
+
+/// Which end of a lane its last error came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    From,
+    To,
 }
 
 /// What one turn came to: bytes delivered, and whether there is more to do at once.
@@ -88,6 +97,11 @@ impl Lane {
         self.at < self.pending.len() || self.pipe.as_ref().is_some_and(|p| p.held() > 0)
     }
 
+    /// Where an error came from.
+    pub(crate) fn fault(&self) -> Fault {
+        self.fault
+    }
+
     pub(crate) fn spliced(&self) -> bool {
         self.spliced
     }
@@ -121,6 +135,7 @@ impl Lane {
         shop: &mut Shop,
         moved: &mut u64,
     ) -> io::Result<bool> {
+        self.fault = Fault::To;
         if self.at < self.pending.len() {
             return self.deliver_pending(to, moved);
         }
@@ -132,6 +147,7 @@ impl Lane {
             *moved += n as u64;
             return Ok(n > 0);
         }
+        self.fault = Fault::From;
         if self.tail != Tail::Open {
             self.rest(shop);
             return Ok(false);
@@ -237,6 +253,7 @@ impl Lane {
         if data.is_empty() {
             return Ok(true);
         }
+        self.fault = Fault::To;
         let sent = net::send(&to.fd, data, flags).map_err(io::Error::from);
         let sent = unblocked(sent, &mut to.writable)?;
         *moved += sent as u64;

@@ -12,7 +12,7 @@ use std::{io, os::fd::OwnedFd};
 
 use rustix::io::Errno;
 
-use self::lane::{Lane, Pump};
+use self::lane::{Fault, Lane, Pump};
 use crate::{
     flow::{CloseReason, FlowCounters},
     socket::pipe::PipePool,
@@ -87,6 +87,7 @@ pub(crate) struct Relay {
     pub(crate) server: End,
     up: Lane,
     down: Lane,
+    broken: Option<Side>,
 }
 
 /// What a step came to.
@@ -108,6 +109,7 @@ impl Relay {
             server,
             up: Lane::default(),
             down: Lane::with_pending(early),
+            broken: None,
         }
     }
 
@@ -122,6 +124,11 @@ impl Relay {
         };
         counters.add_down(down.moved);
         let moved = up.moved + down.moved;
+        self.broken = match (&up.result, &down.result) {
+            (Err(_), _) => Some(side(self.up.fault(), Side::Client, Side::Server)),
+            (_, Err(_)) => Some(side(self.down.fault(), Side::Server, Side::Client)),
+            _ => None,
+        };
         let step = match (up.result, down.result) {
             (Err(e), _) | (_, Err(e)) => Step::Closed(reason(&e)),
             (Ok(up), Ok(down)) => self.after(up || down),
@@ -139,6 +146,11 @@ impl Relay {
             (false, false) => {}
         }
         if again { Step::Again } else { Step::Wait }
+    }
+
+    /// The end whose error ended the flow.
+    pub(crate) fn broken(&self) -> Option<Side> {
+        self.broken
     }
 
     /// One direction has ended and the other has not.
@@ -182,6 +194,14 @@ impl Relay {
 pub(crate) enum Side {
     Client,
     Server,
+}
+
+/// The end a lane had trouble with.
+fn side(fault: Fault, from: Side, to: Side) -> Side {
+    match fault {
+        Fault::From => from,
+        Fault::To => to,
+    }
 }
 
 fn reason(error: &io::Error) -> CloseReason {

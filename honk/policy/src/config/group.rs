@@ -330,12 +330,7 @@ fn read_policy(report: &mut Report<'_>, group: &str, decl: &Decl) -> Option<Poli
         let finding = Diagnostic::warning("W910", "policy-index", decl.value_span, message);
         report.push(finding.help("use `default:`").about("group", "policy"));
     }
-    let policy = spelling(report, group, text.trim(), decl.value_span)?;
-    if policy == Policy::Score {
-        let what = format!("policy `{}` is", shortened(text.trim()));
-        report.unbuilt("group", policy.name(), decl.value_span, &what);
-    }
-    Some(policy)
+    spelling(report, group, text.trim(), decl.value_span)
 }
 
 const SPELLINGS: &[(&str, Policy)] = &[

@@ -26,6 +26,7 @@ use crate::{
     config::{Field, FilterLine, GroupDef, Places, Policy, Predicate, TextTest},
     id::{GroupId, MemberId, Ordinal},
     node::Node,
+    score::GroupKey,
 };
 
 /// What is known while the groups are put together.
@@ -132,10 +133,13 @@ impl<'a> Assembly<'a> {
         let kept = old.filter(|g| g.def.policy == def.policy);
         let activity = kept.map_or_else(Arc::default, |g| Arc::clone(&g.activity));
         let sleeps = def.policy == Policy::UrlTest;
+        let scored = def.policy == Policy::Score;
+        let key = GroupKey(u32::from(self.slots[index].0));
         let way = Way {
             path: Arc::new([Arc::clone(&name)]),
             ids: Arc::new([self.ids[index]]),
             activities: sleeps.then(|| Arc::clone(&activity)).into_iter().collect(),
+            scores: scored.then_some(key).into_iter().collect(),
         };
         let (tolerance_ms, tolerance_source) = match def.tolerance_ms {
             Some(ms) => (ms, ToleranceSource::Explicit),
@@ -305,7 +309,7 @@ impl<'a> Assembly<'a> {
 
 /// Whether the policy moves on its own.
 pub(super) fn is_automatic(policy: Policy) -> bool {
-    !matches!(policy, Policy::Selector | Policy::Score)
+    policy != Policy::Selector
 }
 
 /// The nodes; one that did not change stays the same allocation.

@@ -13,17 +13,17 @@ use super::{
     fallback,
     graph::MAX_DEPTH,
     pick::{Lead, Outcome, Pick, Refuse, Source, Turn},
-    scan::{Found, Scans},
+    scan::{Found, Ranked, Scans},
     shape::Shape,
     standing::{self, Mark, Standing, UrlMark},
     table::{Final, Group},
     urltest::{self, Runner},
     walks::Walks,
 };
-use crate::{config::Policy, id::NodeId};
+use crate::{config::Policy, id::NodeId, node::Node};
 
 /// Ways down that a balancing group may have; sensible ones have a few hundred.
-const MAX_WAYS: usize = 1024;
+pub(super) const MAX_WAYS: usize = 1024;
 
 pub(super) const TCP: usize = 0;
 pub(super) const UDP: usize = 1;
@@ -73,7 +73,7 @@ pub(super) struct Resolver<'a> {
 }
 
 /// A member that may serve.
-struct Candidate {
+pub(super) struct Candidate {
     latency: f64,
     struck: bool,
 }
@@ -157,8 +157,12 @@ impl Resolver<'_> {
         let count = group.members.len() as u32;
         let mut cold = false;
         let at = match group.def.policy {
-            // Without a member there is nothing fixed; score is refused before a start.
-            Policy::Selector | Policy::Score => None,
+            // Without a member there is nothing fixed.
+            Policy::Selector => None,
+            Policy::Score => {
+                let field = self.field(index, network, family, above);
+                return field.map(|pick| (None, pick));
+            }
             Policy::UrlTest => {
                 let fastest = self.fastest(index, network, family, above);
                 cold = fastest.is_some_and(|(_, measured)| !measured);
@@ -279,7 +283,7 @@ impl Resolver<'_> {
     }
 
     /// Why no member may serve.
-    fn obstacle(
+    pub(super) fn obstacle(
         &self,
         index: usize,
         network: usize,
@@ -300,9 +304,7 @@ impl Resolver<'_> {
     /// What the direct nodes of a group have to offer, if nothing of the group's own changes how
     /// they are judged.
     fn scan(&self, index: usize, network: usize, family: usize) -> Option<Found> {
-        let group = &*self.groups[index];
-        let own_url = network == TCP && self.urls[index].is_some();
-        if own_url || !group.extra.is_empty() {
+        if !self.judges_like_everybody(index, network) {
             return None;
         }
         let list = self.shape.list_of[index];
@@ -310,8 +312,29 @@ impl Resolver<'_> {
         Some(scans.of(list, network, family, self.marks).clone())
     }
 
+    /// The same for whoever ranks them.
+    pub(super) fn offered(&self, index: usize, network: usize, family: usize) -> Option<Ranked> {
+        if !self.judges_like_everybody(index, network) {
+            return None;
+        }
+        let list = self.shape.list_of[index];
+        let ranked = self
+            .scans?
+            .ranked(list, network, family, (self.marks, self.nodes()));
+        Some(ranked.clone())
+    }
+
+    fn judges_like_everybody(&self, index: usize, network: usize) -> bool {
+        let own_url = network == TCP && self.urls[index].is_some();
+        !own_url && self.groups[index].extra.is_empty()
+    }
+
+    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+        &self.shape.leaves
+    }
+
     /// What is known of a member, or why it may not serve (step 3).
-    fn candidate(
+    pub(super) fn candidate(
         &self,
         index: usize,
         at: u32,
@@ -373,7 +396,7 @@ impl Resolver<'_> {
     }
 
     /// Where an eligible member leads.
-    fn lead(
+    pub(super) fn lead(
         &self,
         index: usize,
         at: u32,

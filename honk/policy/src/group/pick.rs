@@ -5,10 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::{activity::Activity, graph::MAX_DEPTH};
+use super::{
+    activity::Activity,
+    field::{By, Field},
+    graph::MAX_DEPTH,
+};
 use crate::{
     id::{GroupId, MemberId},
     node::Node,
+    score::GroupKey,
 };
 
 /// The outcome of a selection, borrowed from the table: nothing is copied to get it.
@@ -146,6 +151,15 @@ pub(super) enum Lead {
     Leaf(u32, Arc<Way>),
     /// To the alive members of a balancing group, one after the other.
     Turn(Arc<Turn>),
+    /// To whichever leaf of a Score group is ranked first.
+    Score(Arc<Field>),
+}
+
+/// Where a selection leads without anybody's judgement.
+pub(super) enum Landing<'a> {
+    Leaf(u32, &'a Arc<Way>),
+    /// Somebody must rank.
+    Field(&'a Field),
 }
 
 impl Lead {
@@ -159,6 +173,7 @@ impl Lead {
                 way: Arc::new(turn.way.below(parent)),
                 nested: turn.nested.iter().map(|lead| lead.below(parent)).collect(),
             })),
+            Self::Score(field) => Self::Score(Arc::new(field.below(parent))),
         }
     }
 
@@ -167,6 +182,7 @@ impl Lead {
         match self {
             Self::Leaf(..) => 1,
             Self::Turn(turn) => 1 + turn.nested.iter().map(Self::ways).sum::<usize>(),
+            Self::Score(field) => field.ways(),
         }
     }
 
@@ -178,20 +194,30 @@ impl Lead {
                 Some(leaf) => *leaf,
                 None => turn.nested[0].first(),
             },
+            Self::Score(field) => field.first(),
         }
     }
 
-    /// Leaf and way of this moment; counters advance for real traffic only.
-    pub(super) fn follow(&self, apply: bool) -> (u32, &Arc<Way>) {
+    /// Follows turns; counters advance for real traffic only.
+    pub(super) fn step(&self, apply: bool) -> Landing<'_> {
         let mut lead = self;
         loop {
             match lead {
-                Self::Leaf(leaf, way) => return (*leaf, way),
+                Self::Leaf(leaf, way) => return Landing::Leaf(*leaf, way),
                 Self::Turn(turn) => match turn.take(apply) {
-                    Place::Node(leaf) => return (leaf, &turn.way),
+                    Place::Node(leaf) => return Landing::Leaf(leaf, &turn.way),
                     Place::Nested(nested) => lead = nested,
                 },
+                Self::Score(field) => return Landing::Field(field),
             }
+        }
+    }
+
+    /// Leaf and way of this moment; `None` where whoever ranks wants none.
+    pub(super) fn follow(&self, nodes: &[Arc<Node>], by: &mut By<'_>) -> Option<(u32, &Arc<Way>)> {
+        match self.step(by.serves()) {
+            Landing::Leaf(leaf, way) => Some((leaf, way)),
+            Landing::Field(field) => field.choose(nodes, by),
         }
     }
 }
@@ -258,6 +284,8 @@ pub(super) struct Way {
     pub(super) ids: Arc<[GroupId]>,
     /// Those whose health checks sleep while nobody uses them.
     pub(super) activities: Box<[Arc<Activity>]>,
+    /// Those that learn from what becomes of a flow.
+    pub(super) scores: Box<[GroupKey]>,
 }
 
 impl Way {
@@ -267,10 +295,11 @@ impl Way {
             path: Arc::new([]),
             ids: Arc::new([]),
             activities: Box::new([]),
+            scores: Box::new([]),
         }
     }
 
-    fn below(&self, parent: &Self) -> Self {
+    pub(super) fn below(&self, parent: &Self) -> Self {
         Self {
             path: parent.path.iter().chain(&*self.path).cloned().collect(),
             ids: parent.ids.iter().chain(&*self.ids).copied().collect(),
@@ -280,6 +309,7 @@ impl Way {
                 .chain(&self.activities)
                 .cloned()
                 .collect(),
+            scores: parent.scores.iter().chain(&self.scores).copied().collect(),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Reach {
 /// Leaves that a group leads to at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leads {
-    /// For TCP; `None` when several take turns, or none serves.
+    /// For TCP; `None` when it differs from flow to flow, or none serves.
     pub tcp: Option<NodeId>,
     /// For UDP.
     pub udp: Option<NodeId>,
@@ -70,7 +70,7 @@ impl GroupTable {
         let leaf = |network: usize| match &live.tops[network][V4] {
             Ok(pick) => match &pick.lead {
                 Lead::Leaf(leaf, _) => Some(self.shape.leaves[*leaf as usize].id),
-                Lead::Turn(_) => None,
+                Lead::Turn(_) | Lead::Score(_) => None,
             },
             Err(_) => None,
         };

@@ -7,6 +7,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
+    field::By,
     live::{V4, V6},
     pick::{Lead, Way},
     table::{GroupTable, fam, net},
@@ -100,14 +101,14 @@ impl GroupTable {
         }
         ranked.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1)));
         let leaf = |(.., lead): (bool, f64, Lead)| {
-            let (leaf, way) = lead.follow(false);
-            let leaf = &self.shape.leaves[leaf as usize];
-            (Arc::clone(leaf), Arc::clone(way))
+            let nodes = &*self.shape.leaves;
+            let (leaf, way) = lead.follow(nodes, &mut By::Look(&*self.ranks))?;
+            Some((Arc::clone(&nodes[leaf as usize]), Arc::clone(way)))
         };
-        ranked.into_iter().map(leaf).collect()
+        ranked.into_iter().filter_map(leaf).collect()
     }
 }
 
-fn dialable(leaf: &Node) -> bool {
+pub(super) fn dialable(leaf: &Node) -> bool {
     leaf.protocol != Protocol::Block && leaf.protocol.built()
 }

@@ -15,6 +15,7 @@ use super::{
     activity::Activity,
     assembly::{self, Assembly},
     builtin,
+    field::{By, Ranker, Ranks, Unranked},
     health::{AllAlive, Health},
     live::{Live, Resolver, TCP},
     member::Member,
@@ -28,6 +29,7 @@ use crate::{
     config::{Config, GroupDef, Places, Typed},
     id::{Family, GroupId, MemberId, Network, NodeId, Ordinal, Uuid},
     node::{Node, Protocol},
+    score::GroupKey,
 };
 
 /// One group of a snapshot.
@@ -89,6 +91,11 @@ impl Group {
     /// The choice or pin made at run time, whether or not it is the selection.
     pub fn chosen(&self, network: Network) -> Option<MemberId> {
         self.choices[net(network)]
+    }
+
+    /// Its number for Score: that of its slot, which stays with its name.
+    pub fn key(&self) -> GroupKey {
+        GroupKey(u32::from(self.slot.0))
     }
 
     /// Whether a policy decides, and a member that is written is a pin.
@@ -157,6 +164,8 @@ pub struct GroupTable {
     pub(super) groups: Vec<Arc<Group>>,
     pub(super) shape: Arc<Shape>,
     pub(super) health: Arc<dyn Health>,
+    /// Who ranks the leaves of Score groups for those who only look.
+    pub(super) ranks: Arc<dyn Ranks>,
     pub(super) marks: Arc<[Standing]>,
     pub(super) urls: Vec<Option<Arc<[UrlMark]>>>,
     pub(super) live: Vec<Arc<Live>>,
@@ -228,6 +237,7 @@ impl GroupTable {
         let assembly = Assembly::new((defs, places), &nodes, ids, slots, tolerance);
         let groups = assembly.groups(previous, &mut findings);
         let health = previous.map_or_else(|| Arc::new(AllAlive) as _, |p| Arc::clone(&p.health));
+        let ranks = previous.map_or_else(|| Arc::new(Unranked) as _, |p| Arc::clone(&p.ranks));
         let shape = Shape::new(shape::leaves(&nodes), &groups);
         let mut table = Self {
             live: groups
@@ -237,6 +247,7 @@ impl GroupTable {
             groups,
             shape: Arc::new(shape),
             health,
+            ranks,
             marks: Arc::new([]),
             urls: Vec::new(),
             retired,
@@ -252,7 +263,7 @@ impl GroupTable {
         network: Network,
         target: Family,
     ) -> Result<Selected<'_>, Refuse> {
-        self.read(slot, network, target, false)
+        self.read(slot, network, target, &mut By::Look(&*self.ranks))
     }
 
     /// The same for a flow that will be served: turns advance, and groups on the way are in
@@ -263,7 +274,20 @@ impl GroupTable {
         network: Network,
         target: Family,
     ) -> Result<Selected<'_>, Refuse> {
-        self.read(slot, network, target, true)
+        self.serve(slot, network, target, &mut Unranked)
+    }
+
+    /// The same with somebody who ranks the leaves of Score groups for this flow, and is asked
+    /// only where the flow meets one.
+    pub fn serve(
+        &self,
+        slot: Ordinal,
+        network: Network,
+        target: Family,
+        ranker: &mut dyn Ranker,
+    ) -> Result<Selected<'_>, Refuse> {
+        let by = &mut By::Serve(ranker, &*self.ranks);
+        self.read(slot, network, target, by)
     }
 
     fn read(
@@ -271,10 +295,10 @@ impl GroupTable {
         slot: Ordinal,
         network: Network,
         target: Family,
-        apply: bool,
+        by: &mut By<'_>,
     ) -> Result<Selected<'_>, Refuse> {
         match self.shape.in_slot(slot.0) {
-            Some(index) => self.selected(index, net(network), fam(target), apply),
+            Some(index) => self.selected(index, net(network), fam(target), by),
             None => match slot.0 {
                 outbound::DIRECT => Ok(built_in(builtin::direct())),
                 outbound::BLOCK => Ok(built_in(builtin::block())),
@@ -288,13 +312,21 @@ impl GroupTable {
         index: usize,
         network: usize,
         target: usize,
-        apply: bool,
+        by: &mut By<'_>,
     ) -> Result<Selected<'_>, Refuse> {
         let pick = self.live[index].tops[network][target].as_ref();
         let pick = pick.map_err(|refuse| *refuse)?;
-        let (leaf, way) = pick.lead.follow(apply);
-        let woke = apply && way.touch();
-        let leaf = &self.shape.leaves[leaf as usize];
+        let nodes = &*self.shape.leaves;
+        let (leaf, way) = pick.lead.follow(nodes, by).ok_or(Refuse::AllDead)?;
+        let leaf = &nodes[leaf as usize];
+        let mut woke = false;
+        if let By::Serve(ranker, _) = by {
+            woke = way.touch();
+            if !way.scores.is_empty() {
+                let network = [Network::Tcp, Network::Udp][network];
+                ranker.found(&way.scores, leaf.id.into(), network);
+            }
+        }
         let served_by_final = pick.source == Source::Final;
         Ok(Selected {
             leaf,
@@ -460,8 +492,9 @@ fn remembered(group: &Group, previous: Option<&GroupTable>) -> Live {
 /// The leaf of a selection in which no flow has a say.
 fn settled_leaf(pick: &Pick) -> Option<u32> {
     match &pick.lead {
-        Lead::Leaf(leaf, _) if pick.settled => Some(*leaf),
-        Lead::Leaf(..) | Lead::Turn(_) => None,
+        // What a Score group is to learn from must be seen.
+        Lead::Leaf(leaf, way) if pick.settled && way.scores.is_empty() => Some(*leaf),
+        Lead::Leaf(..) | Lead::Turn(_) | Lead::Score(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use honk_grammar::diag::Diagnostic;
 
 use super::{
+    field::By,
     live::{Resolver, TCP, V4},
     member::Member,
     pick::{Refuse, Source},
@@ -346,10 +347,10 @@ impl GroupTable {
     fn selection_view(&self, index: usize, network: Network) -> SelectionView {
         let at = net(network);
         let group = &*self.groups[index];
-        let pick = self.selected(index, at, V4, false);
+        let pick = self.selected(index, at, V4, &mut By::Look(&*self.ranks));
         let kept = self.kept_member(index, at, V4);
         let kept = kept.and_then(|kept| group.members.get(kept as usize));
-        // Members in turn: the one whose turn it is.
+        // Members in turn, or ranked anew for each flow: the one of this moment.
         let turn = || {
             let member = pick.as_ref().ok()?.member?;
             group.members.iter().find(|m| m.id() == member)

@@ -287,6 +287,7 @@ impl Engine {
 
     /// What follows an activation: names, settings, flows that must end.
     pub(super) fn settle(&self, before: &Snapshot, next: &Snapshot, abort: bool) {
+        self.score.activate(next);
         let names = next.outbounds();
         self.registry.retain(&names);
         self.gatekeeper.retain(&names);

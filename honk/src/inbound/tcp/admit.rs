@@ -12,7 +12,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    flow::{Answer, ClientAddr, CloseReason, NewFlow, OrigDst, Route, Why},
+    flow::{Answer, ClientAddr, CloseReason, End, NewFlow, OrigDst, Route, Why},
     inbound::counters::Seat,
     outbound::{
         error::{DialError, not_built},
@@ -80,6 +80,7 @@ impl Worker {
         if !leaf.protocol.built() {
             let error = not_built();
             dialer.report(&leaf, &error);
+            guard.entry.ended(End::Failed(error.fault()));
             dialer
                 .counts
                 .failed(Network::Tcp, &leaf.protocol, error.result());

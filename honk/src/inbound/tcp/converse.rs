@@ -168,6 +168,7 @@ impl Worker {
             None => dialer.counts.ok(Network::Tcp, &Protocol::Direct, took),
         }
         self.dialing -= 1;
+        flow.guard.entry.reached();
         if dns::concerns(&flow.guard.entry) {
             return self.hand_to_dns(token, client, socket, early);
         }

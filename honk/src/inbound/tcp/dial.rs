@@ -16,7 +16,7 @@ use super::{
     worker::{SERVER_EVENTS, Worker},
 };
 use crate::{
-    flow::CloseReason,
+    flow::{CloseReason, End},
     outbound::{
         error::{Class, DialError, Stage},
         handshake::Handshake,
@@ -28,6 +28,9 @@ use crate::{
 impl Worker {
     /// Tries the next address; `last` is the error of the one before.
     pub(super) fn connect(&mut self, token: Token, mut last: Option<DialError>) {
+        if let Some(flow) = self.flows.get_mut(token) {
+            flow.guard.entry.started();
+        }
         loop {
             let now = self.now;
             let Some(dial) = self.dial(token) else {
@@ -207,6 +210,9 @@ impl Worker {
             None => &Protocol::Direct,
         };
         dialer.counts.failed(Network::Tcp, protocol, error.result());
+        if let Some(flow) = self.flows.get_mut(token) {
+            flow.guard.entry.ended(End::Failed(error.fault()));
+        }
         if self.retry(token, &error) {
             return;
         }

@@ -1,7 +1,7 @@
 //! Flows for which several leaves are tried. The race itself runs elsewhere; the loop begins it,
 //! calls it off with the flow, and goes on with what it brings.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use honk_policy::{group::Rivals, id::Network};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -14,18 +14,29 @@ use super::{
     worker::{SERVER_EVENTS, Worker},
 };
 use crate::{
-    flow::{CloseReason, Why},
+    flow::{CloseReason, End, Fault, Why},
     outbound::{
         error::{DialError, Retry},
         race::{self, Ask, Finish, Reached},
     },
 };
 
+/// A retry needs at least so much of the time for a whole dial.
+const WORTH_IT: Duration = Duration::from_millis(500);
+
 impl Worker {
     /// Tries other leaves after a failure, once per flow; false when there are none to try.
     /// No byte of the client has left so far: it is read by the relay only.
     pub(super) fn retry(&mut self, token: Token, error: &DialError) -> bool {
         if error.retry() != Retry::OtherLeaf {
+            return false;
+        }
+        let whole = self.shared.timeouts.dial;
+        let left = match self.dial(token) {
+            Some(dial) => (dial.arrived + whole).saturating_duration_since(self.now),
+            None => return false,
+        };
+        if left < WORTH_IT {
             return false;
         }
         let entry = match self.flows.get_mut(token) {
@@ -61,6 +72,7 @@ impl Worker {
             target: dial.target,
             name: dial.name.clone(),
             mark: dial.mark,
+            flow: Arc::clone(&flow.guard.entry),
         };
         let entry = Arc::clone(&flow.guard.entry);
         let Rivals { group, leaves } = rivals;
@@ -114,9 +126,13 @@ impl Worker {
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a socket is not watched");
+                flow.guard.entry.ended(End::Failed(Fault::Own));
                 self.close(token, CloseReason::DialFailed);
             }
             Err(failures) => {
+                // Where nobody has failed, nobody has answered.
+                let fault = failures.first().map_or(Fault::Silent, |(_, e)| e.fault());
+                flow.guard.entry.ended(End::Failed(fault));
                 let dialer = &shared.dialer;
                 for (rival, error) in failures {
                     let server = dialer.server(&rival.leaf);

@@ -31,7 +31,7 @@ use super::{
     sniff::{SNIFFING, Sniffing},
 };
 use crate::{
-    flow::CloseReason,
+    flow::{CloseReason, End},
     outbound::error::DialResult,
     relay::{Shop, Side, Step},
     socket,
@@ -321,6 +321,9 @@ impl Worker {
         end.hangup |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
         end.fin |= flags.contains(EventFlags::RDHUP) && !flags.contains(EventFlags::ERR);
         if flags.contains(EventFlags::ERR) && relay.error_is_final(side) {
+            if side == Side::Server {
+                flow.guard.entry.ended(End::Broken);
+            }
             self.close(token.flow(), CloseReason::Reset);
         } else {
             self.step(token.flow());
@@ -340,6 +343,7 @@ impl Worker {
         let (step, moved) = relay.step(&mut self.shop, &entry.counters);
         if moved > 0 {
             flow.clock = self.now;
+            entry.progressed();
             if flow.unproven.is_some()
                 && entry.counters.down.load(Ordering::Relaxed) > 0
                 && let Some(server) = flow.unproven.take()
@@ -363,7 +367,12 @@ impl Worker {
             (false, _) => Watch::Input,
         };
         match step {
-            Step::Closed(reason) => return self.close(token, reason),
+            Step::Closed(reason) => {
+                if relay.broken() == Some(Side::Server) {
+                    entry.ended(End::Broken);
+                }
+                return self.close(token, reason);
+            }
             Step::Again => self.again.push(token),
             Step::Wait => {}
         }

@@ -64,14 +64,15 @@ impl Carrier {
         })
     }
 
-    /// A relay at a SOCKS5 server.
+    /// A relay at a SOCKS5 server; `admitted` is called when the dial begins.
     pub(super) async fn socks5(
         dialer: &Arc<Dialer>,
         leaf: &Arc<honk_policy::node::Node>,
         mark: Mark,
+        admitted: impl FnOnce(),
     ) -> Result<Self, crate::outbound::error::DialError> {
         let server = dialer.server(leaf);
-        let found = associate::associate(dialer, &server, mark).await?;
+        let found = associate::associate(dialer, &server, mark, admitted).await?;
         let open = async {
             let socket = receiving(stream::udp(found.relay, mark)?);
             // Connected: the kernel then drops whatever does not come from the relay.

@@ -229,6 +229,7 @@ impl Service {
         for (flow, datagram) in &run {
             self.table.touch_up(flow, now);
             flow.entry.counters.add_up(datagram.len() as u64);
+            flow.entry.progressed();
         }
         self.send_run(&mut run);
     }

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     dns::{self, Dns},
     flow::{
-        Admission, Answer, CancelHook, ClientAddr, CloseReason, FlowEntry, NewFlow, OrigDst,
-        Refusal, Route,
+        Admission, Answer, CancelHook, ClientAddr, CloseReason, End, FlowEntry, NewFlow, OrigDst,
+        Refusal, Route, event,
     },
     inbound::counters::{Cap, UdpCounters},
     outbound::{Dialer, error::DialError},
@@ -101,6 +101,7 @@ impl Service {
                 continue;
             }
             flow.entry.counters.add_up(payload.len() as u64);
+            flow.entry.progressed();
             if run
                 .last()
                 .is_some_and(|(last, _)| !Arc::ptr_eq(&last.tunnel, &flow.tunnel))
@@ -119,7 +120,7 @@ impl Service {
             let sent = tunnel.send(run, &self.backlog, &self.counters);
             self.counters.drop_send.add(sent.dropped as u64);
             if sent.broken {
-                self.end_tunnel(&tunnel, CloseReason::Reset);
+                self.end_tunnel(&tunnel, CloseReason::Reset, End::CarrierLost(event()));
             }
         }
         run.clear();
@@ -345,7 +346,7 @@ impl Service {
         match shortage.victim {
             Some(victim) => {
                 self.counters.tunnels_evicted.inc();
-                self.end_tunnel(&victim, CloseReason::Timeout);
+                self.end_tunnel(&victim, CloseReason::Timeout, End::Retired);
             }
             None => {
                 self.counters.tunnels_refused.inc();
@@ -369,8 +370,9 @@ impl Service {
     }
 
     /// Ends a tunnel and its flows.
-    pub(super) fn end_tunnel(&self, tunnel: &Arc<Tunnel>, reason: CloseReason) {
+    pub(super) fn end_tunnel(&self, tunnel: &Arc<Tunnel>, reason: CloseReason, end: End) {
         let flows = tunnel.close();
+        flows.iter().for_each(|flow| flow.entry.ended(end));
         self.forget(tunnel);
         let waiting = tunnel.abandon(&self.backlog);
         self.counters.drop_closed.add(waiting as u64);

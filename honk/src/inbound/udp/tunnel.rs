@@ -66,6 +66,8 @@ struct State {
     latest: Option<Arc<UdpFlow>>,
     /// No flow may join any more.
     closed: bool,
+    /// The way out is being opened.
+    admitted: bool,
 }
 
 impl Tunnel {
@@ -101,10 +103,22 @@ impl Tunnel {
         }
         state.flows.insert(flow.key.target, Arc::clone(flow));
         state.latest = Some(Arc::clone(flow));
+        if self.carrier.get().is_some() {
+            flow.entry.reached();
+        } else if state.admitted {
+            flow.entry.started();
+        }
         if let Some(winner) = self.winner.get() {
             flow.entry.served_by(winner);
         }
         true
+    }
+
+    /// The way out is being opened.
+    pub(super) fn admitted(&self) {
+        let mut state = lock(&self.state);
+        state.admitted = true;
+        state.flows.values().for_each(|flow| flow.entry.started());
     }
 
     /// Another leaf than the selected one carries the tunnel.
@@ -198,6 +212,7 @@ impl Tunnel {
     /// The carrier is open: sends what waited, in order, then lets senders pass.
     pub(super) fn open(&self, carrier: Carrier, backlog: &Backlog) -> Sent {
         let mut state = lock(&self.state);
+        state.flows.values().for_each(|flow| flow.entry.reached());
         let queue = std::mem::take(&mut state.queue);
         let sent = carrier.send(queue.iter().map(|(flow, payload)| (&**flow, &**payload)));
         for (flow, payload) in &queue {

@@ -19,7 +19,7 @@ use honk_wire::Target;
 use super::{Service, carrier::Carrier, reply::ReplyKey, service::carries, tunnel::Tunnel};
 use crate::{
     dns::Reply,
-    flow::{CloseReason, FlowEntry, Why},
+    flow::{CloseReason, End, Fault, FlowEntry, Why, event},
     outbound::{
         error::{DialError, DialResult},
         race,
@@ -52,7 +52,8 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, out: Out) {
             match cold {
                 Some((rivals, flow)) => race(&service, &tunnel, rivals, flow, mark).await,
                 None => {
-                    let opened = Carrier::socks5(&service.dialer, &leaf, mark).await;
+                    let admitted = || tunnel.admitted();
+                    let opened = Carrier::socks5(&service.dialer, &leaf, mark, admitted).await;
                     opened.map_err(|error| vec![(Arc::clone(&leaf), error)])
                 }
             }
@@ -72,15 +73,17 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, out: Out) {
                 let sent = tunnel.open(carrier, &service.backlog);
                 service.counters.drop_send.add(sent.dropped as u64);
                 if sent.broken {
-                    return service.end_tunnel(&tunnel, CloseReason::Reset);
+                    let end = End::CarrierLost(event());
+                    return service.end_tunnel(&tunnel, CloseReason::Reset, end);
                 }
             }
             Err(failures) => {
+                let end = End::Failed(shared(failures.first().map(|(_, error)| error)));
                 for (leaf, error) in failures {
                     service.dialer.report(&leaf, &error);
                     service.dialer.feed.not_opened(&leaf, &error);
                 }
-                return service.end_tunnel(&tunnel, CloseReason::DialFailed);
+                return service.end_tunnel(&tunnel, CloseReason::DialFailed, end);
             }
         }
     }
@@ -92,7 +95,15 @@ pub(super) async fn run(service: Arc<Service>, tunnel: Arc<Tunnel>, out: Out) {
         () = control_end(carrier) => {}
         () = tunnel.left.notified() => return,
     }
-    service.end_tunnel(&tunnel, CloseReason::Reset);
+    service.end_tunnel(&tunnel, CloseReason::Reset, End::CarrierLost(event()));
+}
+
+/// Whose fault it is that no flow of a tunnel got further.
+fn shared(error: Option<&DialError>) -> Fault {
+    match error.map_or(Fault::Silent, DialError::fault) {
+        Fault::Node | Fault::Unknown => Fault::Carrier(event()),
+        fault => fault,
+    }
 }
 
 /// Opens a carrier through whichever leaf answers first; the flows of the tunnel are told.
@@ -114,7 +125,7 @@ async fn race(
                 Protocol::Direct => {
                     Carrier::direct(client, mark).map_err(|e| DialError::direct(&e))
                 }
-                _ => Carrier::socks5(&dialer, &leaf, mark).await,
+                _ => Carrier::socks5(&dialer, &leaf, mark, || ()).await,
             }
         }
     };
@@ -323,5 +334,6 @@ fn account(service: &Service, tunnel: &Tunnel, source: SocketAddr, len: usize, n
     if let Some(flow) = tunnel.flow_for(source) {
         service.table.touch_down(&flow, now);
         flow.entry.counters.add_down(len as u64);
+        flow.entry.progressed();
     }
 }
