@@ -57,6 +57,18 @@ stats! {
     XdpBogus = "xdp_bogus",
     /// Decisions that were not told to those who watch: too many, or the ring was full.
     TraceDrop = "trace_drop",
+    /// Packets that are not IP.
+    NotIpPass = "not_ip_pass",
+    /// Packets of other protocols than TCP and UDP.
+    OtherPass = "other_pass",
+    /// Frames to groups of stations, or to others.
+    GroupPass = "group_pass",
+    /// Packets whose TCP or UDP header is not whole, or is spread over fragments.
+    ShortDrop = "short_drop",
+    /// Packets that came without their link header, which was put back.
+    FrameMended = "frame_mended",
+    /// Packets whose link header is lost, and frames of many tags.
+    FrameDrop = "frame_drop",
 }
 
 /// Elements of `STATS`.

@@ -19,49 +19,38 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Tells the daemon about a packet. A real call, because it is rare and many places need it.
 #[inline(never)]
 pub fn emit(kind: u32, ordinal: u8, rule: u16, key: &FlowKey) {
-    let now = unsafe { bpf_ktime_get_coarse_ns() };
-    if !admitted(kind, now) {
-        count(Stat::EventDrop);
-        return;
-    }
-    let Some(mut slot) = EVENTS.reserve(0) else {
-        count(Stat::EventDrop);
-        return;
-    };
-    slot.write(Event {
-        ts_ns: now,
-        kind,
-        pid: 0,
-        pname: [0; 16],
-        ordinal,
-        proto: key.proto,
-        rule,
-        src: key.src,
-        dst: key.dst,
-        sport: key.sport,
-        dport: key.dport,
-    });
-    slot.submit(0);
+    send(kind, ordinal, rule, None, key);
 }
 
 /// Tells those who watch what became of a new flow. `decided` is the ordinal below the flags.
 #[inline(never)]
 pub fn trace(decided: u32, rule: u16, value: &FlowVal, key: &FlowKey) {
+    let kind = EVENT_TRACE | decided & 0xff00;
+    send(kind, decided as u8, rule, Some(value), key);
+}
+
+/// Writes one record, or counts that it did not.
+#[inline(always)]
+fn send(kind: u32, ordinal: u8, rule: u16, process: Option<&FlowVal>, key: &FlowKey) {
     let now = unsafe { bpf_ktime_get_coarse_ns() };
-    if !admitted(EVENT_TRACE, now) {
-        count(Stat::TraceDrop);
-        return;
-    }
-    let Some(mut slot) = EVENTS.reserve(0) else {
-        count(Stat::TraceDrop);
+    let slot = if admitted(kind & 0xff, now) {
+        EVENTS.reserve(0)
+    } else {
+        None
+    };
+    let Some(mut slot) = slot else {
+        count(match process {
+            None => Stat::EventDrop,
+            Some(_) => Stat::TraceDrop,
+        });
         return;
     };
     slot.write(Event {
         ts_ns: now,
-        kind: EVENT_TRACE | decided & 0xff00,
-        pid: value.pid,
-        pname: value.pname,
-        ordinal: decided as u8,
+        kind,
+        pid: process.map_or(0, |p| p.pid),
+        pname: process.map_or([0; 16], |p| p.pname),
+        ordinal,
         proto: key.proto,
         rule,
         src: key.src,

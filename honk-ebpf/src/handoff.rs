@@ -17,6 +17,7 @@ use honk_common::{
 };
 
 use crate::{
+    frame::untag,
     maps::{PARAM, RETURN},
     packet::{ETH_LEN, Packet},
     stats::count,
@@ -31,6 +32,9 @@ pub fn redirect<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, p: &Packet
     let Some(param) = PARAM.get(0) else {
         return SHOT;
     };
+    if !untag(skb) {
+        return SHOT;
+    }
     if !L2 && unsafe { bpf_skb_change_head(skb, ETH_LEN as u32, 0) } != 0 {
         // Without a link header the redirect would swallow the packet silently.
         count(Stat::ChangeHeadFail);

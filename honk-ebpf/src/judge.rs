@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Parses, decides and carries out. A packet of the gateway itself keeps its mark, since its
-/// route is chosen, and is never answered with a reset.
+/// route is chosen.
 #[inline(always)]
 pub fn judge<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, draining: bool) -> i32 {
     let Some(Scratch { packet, flow, .. }) = scratch() else {
@@ -40,14 +40,27 @@ pub fn judge<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, draining: boo
             Verdict::drop_loudly(BLOCK, EVENT_EXT_CHAIN, u16::MAX)
         }
         Kind::Malformed => {
+            // The stack throws such away, and counts it.
             count(Stat::Malformed);
             Verdict::PASS
+        }
+        Kind::Short => {
+            // The stack would forward it, and some stack behind put it together.
+            count(Stat::ShortDrop);
+            Verdict::drop(BLOCK)
         }
         Kind::Other if WAN && one_armed() && is_ndp_redirect::<L2>(skb) => {
             count(Stat::NdpRedirectDrop);
             Verdict::drop(BLOCK)
         }
-        Kind::IcmpError | Kind::Other | Kind::NotIp => Verdict::PASS,
+        Kind::IcmpError | Kind::Other => {
+            count(Stat::OtherPass);
+            Verdict::PASS
+        }
+        Kind::NotIp => {
+            count(Stat::NotIpPass);
+            Verdict::PASS
+        }
     };
     if verdict.learn && !keep_return::<L2, WAN>(skb, p) {
         count(Stat::ReturnOverflow);
@@ -66,7 +79,7 @@ pub fn judge<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, draining: boo
             }
             NEXT
         }
-        FRAG_DROP if !WAN && verdict.event == EVENT_BLOCKED => refuse::<L2>(skb, p),
+        FRAG_DROP if verdict.event == EVENT_BLOCKED => refuse::<L2, WAN>(skb, p),
         FRAG_DROP => SHOT,
         _ => {
             sent(verdict.ordinal, unsafe { (*skb).len });

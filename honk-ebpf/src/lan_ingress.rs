@@ -7,7 +7,13 @@ use honk_common::{
     param::{GATE_CLOSED, GATE_DRAINING, MARK_CLASSIFIED, MARK_REPLY},
 };
 
-use crate::{judge::judge, maps::GATE, stats::count, verdict::NEXT};
+use crate::{
+    frame::{Tag, is_whole, tag},
+    judge::judge,
+    maps::GATE,
+    stats::count,
+    verdict::{NEXT, SHOT},
+};
 
 const PACKET_HOST: u32 = 0;
 
@@ -37,13 +43,24 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
         return NEXT;
     }
     count(Stat::PktsLan);
-    if unsafe { (*skb).vlan_present } != 0 {
-        count(Stat::VlanPass);
-        return NEXT;
+    match tag(skb) {
+        Tag::Ours => {}
+        Tag::Vlan => {
+            count(Stat::VlanPass);
+            return NEXT;
+        }
+        Tag::TooMany => {
+            count(Stat::FrameDrop);
+            return SHOT;
+        }
     }
     // Group addresses and frames for other stations; header-less devices know neither.
     if L2 && unsafe { (*skb).pkt_type } != PACKET_HOST {
+        count(Stat::GroupPass);
         return NEXT;
+    }
+    if L2 && !is_whole(skb) {
+        return SHOT;
     }
     judge::<L2, false>(skb, gate == GATE_DRAINING)
 }

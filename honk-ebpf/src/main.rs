@@ -15,6 +15,7 @@ mod decide;
 mod dev0_ingress;
 mod event;
 mod fragment;
+mod frame;
 mod group;
 mod handoff;
 mod inbound;

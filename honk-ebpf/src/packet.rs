@@ -33,9 +33,12 @@ pub enum Kind {
     Other = 3,
     /// Not IPv4 or IPv6.
     NotIp = 4,
+    /// An IP header that no stack accepts.
     Malformed = 5,
     /// More extension headers than the walk follows.
     TooManyHeaders = 6,
+    /// TCP or UDP without a whole header, which routers forward all the same.
+    Short = 7,
 }
 
 /// A parsed packet. The alignment lets addresses be copied as words.
@@ -190,7 +193,13 @@ unsafe fn fast_v6<const L2: bool>(data: usize, end: usize, p: &mut Packet) -> bo
     let ip = (data + l2) as *const u8;
     unsafe {
         let proto = ip.add(6).read();
-        if ip.read() >> 4 != 6 || (proto != PROTO_TCP && proto != PROTO_UDP) {
+        let l4_len = match proto {
+            PROTO_TCP => 20,
+            PROTO_UDP => 8,
+            _ => return false,
+        };
+        let payload = u16::from_be(ip.add(4).cast::<u16>().read());
+        if ip.read() >> 4 != 6 || payload < l4_len {
             return false;
         }
         if proto == PROTO_TCP && data + l2 + 60 > end {

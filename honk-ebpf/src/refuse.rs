@@ -1,21 +1,21 @@
 //! Refusing a blocked connection at once: the SYN is turned into the reset that answers it and
 //! sent back where it came from. A silent drop would leave the client to its own timeout.
 //!
+//! A connection of the gateway itself gets it on the receive path of the interface it would have
+//! left through, marked like any reply.
+//!
 //! Only the plain shapes are answered (no IP options, no extension headers, no fragment); the
 //! rest is dropped. Addresses and ports change places, which leaves their sums alone, so one
 //! difference over the TCP header keeps the checksum right, also a partial one.
 
-use core::ffi::c_void;
-
 use aya_ebpf::{
-    bindings::__sk_buff,
-    helpers::generated::{
-        bpf_csum_diff, bpf_l4_csum_replace, bpf_redirect, bpf_skb_load_bytes, bpf_skb_store_bytes,
-    },
+    bindings::{__sk_buff, BPF_F_INGRESS},
+    helpers::generated::{bpf_csum_diff, bpf_l4_csum_replace, bpf_redirect},
 };
-use honk_common::{counter::Stat, key::PROTO_TCP};
+use honk_common::{counter::Stat, key::PROTO_TCP, param::MARK_REPLY};
 
 use crate::{
+    frame::{load, store, untag},
     packet::{ETH_LEN, Packet, TCP_ACK, TCP_RST},
     stats::count,
     verdict::SHOT,
@@ -27,15 +27,16 @@ const TCP_CSUM: u32 = 16;
 
 /// Answers the SYN in `skb` with a reset (RFC 9293, 3.10.7.1), or drops it.
 #[inline(always)]
-pub fn refuse<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
+pub fn refuse<const L2: bool, const WAN: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
     if p.key.proto != PROTO_TCP || !p.is_pure_syn() || p.first_fragment {
         return SHOT;
     }
-    let done = if p.v6 {
-        turn::<L2, 40, 8, 16>(skb, p.seq)
-    } else {
-        turn::<L2, 20, 12, 4>(skb, p.seq)
-    };
+    let done = untag(skb)
+        && if p.v6 {
+            turn::<L2, 40, 8, 16>(skb, p.seq)
+        } else {
+            turn::<L2, 20, 12, 4>(skb, p.seq)
+        };
     if !done {
         return SHOT;
     }
@@ -49,7 +50,13 @@ pub fn refuse<const L2: bool>(skb: *mut __sk_buff, p: &Packet) -> i32 {
         }
     }
     count(Stat::BlockReset);
-    (unsafe { bpf_redirect((*skb).ifindex, 0) }) as i32
+    let way = if WAN {
+        unsafe { (*skb).mark = MARK_REPLY };
+        BPF_F_INGRESS
+    } else {
+        0
+    };
+    (unsafe { bpf_redirect((*skb).ifindex, way.into()) }) as i32
 }
 
 /// Exchanges the ends and writes the reset. `IP` is the length of the IP header, `ADDRS` the
@@ -99,16 +106,4 @@ fn turn<const L2: bool, const IP: usize, const ADDRS: usize, const ADDR: usize>(
             && store(skb, l4, &new)
             && bpf_l4_csum_replace(skb, l4 as u32 + TCP_CSUM, 0, diff as u64, 0) == 0
     }
-}
-
-#[inline(always)]
-fn load<T>(skb: *mut __sk_buff, at: usize, to: &mut T) -> bool {
-    let to = (&raw mut *to).cast::<c_void>();
-    unsafe { bpf_skb_load_bytes(skb.cast(), at as u32, to, size_of::<T>() as u32) == 0 }
-}
-
-#[inline(always)]
-fn store<T>(skb: *mut __sk_buff, at: usize, from: &T) -> bool {
-    let from = (&raw const *from).cast::<c_void>();
-    unsafe { bpf_skb_store_bytes(skb, at as u32, from, size_of::<T>() as u32, 0) == 0 }
 }

@@ -97,14 +97,14 @@ fn v4(r: &Reader, at: u32, p: &mut Packet) -> Kind {
     p.frag_id = u32::from(r.be16(4));
     let fragment = r.be16(6);
     if fragment & 0x1fff != 0 {
-        return later(p);
+        return later(p, fragment & 0x1fff);
     }
     p.first_fragment = fragment & 0x2000 != 0;
     if p.key.proto == ICMP {
         return icmp(r, at + header, p);
     }
     if total != 0 && total < header + l4_len(p.key.proto) {
-        return Kind::Malformed;
+        return Kind::Short;
     }
     l4(r, at + header, p)
 }
@@ -117,18 +117,19 @@ fn v6(r: &Reader, at: u32, p: &mut Packet) -> Kind {
     p.dscp = ((r.be16(0) >> 6) & 0x3f) as u8;
     unsafe { p.set_v6(r.buf.add(8)) };
     let mut next = r.byte(6);
+    let end = at + v6_len(r, next);
     let mut at = at + 40;
     let mut i = 0;
     while i < MAX_EXT_HEADERS && is_extension(next) {
-        if !r.load::<8>(at) {
-            return Kind::Malformed;
+        if at + 8 > end || !r.load::<8>(at) {
+            return Kind::Short;
         }
         if next == FRAGMENT {
             p.frag_id = r.word(4);
             let field = r.be16(2);
             p.key.proto = r.byte(0);
             if field & 0xfff8 != 0 {
-                return later(p);
+                return later(p, field >> 3);
             }
             p.first_fragment |= field & 1 != 0;
             at += 8;
@@ -145,7 +146,23 @@ fn v6(r: &Reader, at: u32, p: &mut Packet) -> Kind {
     if next == ICMP6 {
         return icmp6(r, at, p);
     }
+    if at + l4_len(next) > end {
+        return Kind::Short;
+    }
     l4(r, at, p)
+}
+
+/// How far an IPv6 packet reaches: receivers cut off what is behind. A length of zero is that of a
+/// super-frame, or stands elsewhere.
+#[inline(always)]
+fn v6_len(r: &Reader, next: u8) -> u32 {
+    let payload = u32::from(r.be16(4));
+    let elsewhere = next == HOP_BY_HOP || unsafe { (*r.skb).gso_size } != 0;
+    if payload == 0 && elsewhere {
+        u32::MAX >> 1
+    } else {
+        40 + payload
+    }
 }
 
 #[inline(always)]
@@ -153,12 +170,15 @@ fn is_extension(next: u8) -> bool {
     next == HOP_BY_HOP || next == ROUTING || next == FRAGMENT || next == DEST_OPTS
 }
 
-/// A fragment behind the first. An IPv6 one may name an extension header: what follows that is
-/// known from the first.
+/// A fragment behind the first, at `offset` times eight bytes. An IPv6 one may name an extension
+/// header: what follows that is known from the first. One that would write over a TCP header is
+/// nothing that honest senders make (RFC 3128).
 #[inline(always)]
-fn later(p: &Packet) -> Kind {
+fn later(p: &Packet, offset: u16) -> Kind {
     let next = p.key.proto;
-    if next == PROTO_TCP || next == PROTO_UDP || p.v6 && is_extension(next) {
+    if next == PROTO_TCP && offset < 3 {
+        Kind::Short
+    } else if next == PROTO_TCP || next == PROTO_UDP || p.v6 && is_extension(next) {
         Kind::LaterFragment
     } else {
         Kind::Other
@@ -184,7 +204,7 @@ fn l4(r: &Reader, at: u32, p: &mut Packet) -> Kind {
         return Kind::Other;
     };
     if !loaded {
-        return Kind::Malformed;
+        return Kind::Short;
     }
     unsafe { p.set_l4(r.buf) };
     Kind::Flow

@@ -8,6 +8,7 @@ use honk_common::{
 };
 
 use crate::{
+    frame::{Tag, is_whole, tag},
     inbound::track,
     maps::{GATE, scratch},
     packet::{Kind, parse},
@@ -37,9 +38,11 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
         unsafe { (*skb).mark = mark & !MARK_REPLY };
         return NEXT;
     }
-    if GATE.get(0).copied().unwrap_or(GATE_CLOSED) == GATE_CLOSED
-        || unsafe { (*skb).vlan_present } != 0
-    {
+    if GATE.get(0).copied().unwrap_or(GATE_CLOSED) == GATE_CLOSED || tag(skb) != Tag::Ours {
+        return NEXT;
+    }
+    if L2 && !is_whole(skb) {
+        // Nothing is kept from outside: this program only takes notes.
         return NEXT;
     }
     let Some(scratch) = scratch() else {

@@ -24,6 +24,8 @@ const PROG_TYPE_XDP: u32 = 6;
 const XDP: u32 = 37;
 /// Takes packets of several pages; a link as large as the pair has no others.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// In front of the stack.
+const XDP_GENERIC: u32 = 1 << 1;
 const TCX_INGRESS: u32 = 46;
 const F_BEFORE: u32 = 1 << 3;
 const F_AFTER: u32 = 1 << 4;
@@ -186,15 +188,26 @@ pub fn xdp_restore(frame: &[u8]) -> anyhow::Result<OwnedFd> {
 
 /// A program with one verdict on an interface of the calling thread's namespace, until the descriptor is closed.
 pub fn xdp_here(interface: &str, verdict: u32) -> Result<OwnedFd> {
+    attach_xdp(interface, verdict, 0)
+}
+
+fn attach_xdp(interface: &str, verdict: u32, mode: u32) -> Result<OwnedFd> {
     let program = xdp_program(verdict)?;
     let fd = program.as_raw_fd() as u32;
-    fd_of(LINK_CREATE, &[fd, index_of(interface)?, XDP, 0, 0, 0, 0, 0])
+    let index = index_of(interface)?;
+    fd_of(LINK_CREATE, &[fd, index, XDP, mode, 0, 0, 0, 0])
 }
 
 /// An XDP program that passes everything; its presence makes a veth receive through NAPI. It is
 /// detached when the descriptor is closed.
 pub fn xdp_pass(ns: &Netns, interface: &str) -> Result<OwnedFd> {
     ns.run(|| xdp_here(interface, XDP_PASS))
+}
+
+/// The same in front of the stack instead of in the driver. There the kernel gives a program that
+/// takes packets of several pages a copy of each packet, which does not know its link header.
+pub fn xdp_generic_here(interface: &str) -> Result<OwnedFd> {
+    attach_xdp(interface, XDP_PASS, XDP_GENERIC)
 }
 
 fn read(map: &OwnedFd) -> Result<u64> {

@@ -1,6 +1,7 @@
 //! honk beside firewalls, NAT and containers, as their tools set them up.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use honk_tests::honk::Honk;
@@ -10,7 +11,9 @@ use honk_tests::scene::{
     DIRECT, DIRECT_V6, PROXIED, PROXIED_V6, Scene, at, config_of, play, play_with,
 };
 use honk_tests::serve::HTTP;
-use honk_tests::{client, wait};
+use honk_tests::{client, tcx, wait};
+
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What each origin sees of a client; `direct` is where direct IPv4 comes from.
 fn served(ns: &Netns, direct: IpAddr) -> Result<()> {
@@ -77,6 +80,39 @@ fn proxied_flows_need_no_forwarding() {
         let direct = hc1.run(|| client::briefly(|| client::whoami_tcp(DIRECT)));
         ensure!(direct.is_err(), "nobody forwards: {direct:?}");
         Ok(())
+    });
+}
+
+#[test]
+fn a_foreign_generic_xdp_program_hides_nothing() {
+    play("a_foreign_generic_xdp_program_hides_nothing", |scene| {
+        let hg = &scene.lab.hg;
+        let honk = start(scene)?;
+        let foreign = hg.run(|| {
+            Ok::<_, anyhow::Error>((tcx::xdp_generic_here("lan")?, tcx::xdp_generic_here("wan")?))
+        })?;
+        all_served(scene)?;
+        // The daemon counts anew once a second.
+        wait::ok("the status tells", PATIENCE, || {
+            let status = honk.api("/api/v1/status")?;
+            ensure!(status.contains("frames-cut"), "{status}");
+            ensure!(honk.stat("frame_mended")? > 0.0, "no frame was mended");
+            Ok(())
+        })?;
+        let unclear = honk.stat("malformed")?;
+        ensure!(unclear == 0.0, "packets were not understood: {unclear}");
+        let (config, pins) = (&honk.home.config, &honk.home.bpffs);
+        let args = [
+            "diag",
+            "-c",
+            &config.display().to_string(),
+            "--bpf-pin-root",
+            &pins.display().to_string(),
+        ];
+        let text = String::from_utf8(honk.home.cli(&args)?.stdout)?;
+        ensure!(text.contains("(generic) on lan"), "{text}");
+        drop(foreign);
+        all_served(scene).context("when it is gone")
     });
 }
 
@@ -265,8 +301,7 @@ fn published(scene: &Scene) -> Result<()> {
     for ns in [&lab.ho, &lab.hc1, &lab.hg] {
         let stream = ns.run(|| client::connect(at(addr::HG_WAN, 8080)));
         let stream = stream.with_context(|| format!("from {}", ns.name()))?;
-        let patience = std::time::Duration::from_secs(15);
-        let (_, peer) = wait::ok("the published server", patience, || Ok(listener.accept()?))?;
+        let (_, peer) = wait::ok("the published server", PATIENCE, || Ok(listener.accept()?))?;
         ensure!(
             peer.ip() != addr::HP && peer.ip() != addr::HP2,
             "it was proxied"

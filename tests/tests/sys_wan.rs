@@ -1,5 +1,6 @@
 //! Traffic of the gateway itself: by rule, by process, without loops.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
 use honk_tests::meter::Meter;
-use honk_tests::scene::{DIRECT, DIRECT_V6, PROXIED, PROXIED_V6, Scene, at, config_of, play};
-use honk_tests::serve::{DNS, ECHO, WHOAMI};
+use honk_tests::scene::{
+    BLOCKED, DIRECT, DIRECT_V6, PROXIED, PROXIED_V6, Scene, at, config_of, play,
+};
+use honk_tests::serve::{DNS, ECHO, HTTP, WHOAMI};
 use honk_tests::snapshot::Snapshot;
 use honk_tests::{client, wait};
 use socket2::{Domain, Socket, Type};
@@ -33,6 +36,18 @@ fn udp(scene: &Scene, to: IpAddr) -> Result<IpAddr> {
     Ok(scene.lab.hg.run(|| client::whoami_udp(to))?.ip())
 }
 
+/// A blocked connection of the gateway fails at once, not after its own timeout.
+fn refused(scene: &Scene) -> Result<()> {
+    let to = at(BLOCKED, HTTP);
+    let error = scene.lab.hg.run(|| std::net::TcpStream::connect(to));
+    let kind = error.map_err(|e| e.kind()).err();
+    ensure!(
+        kind == Some(ErrorKind::ConnectionRefused),
+        "a blocked connection: {kind:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn the_gateways_own_traffic_follows_the_rules() {
     play("the_gateways_own_traffic_follows_the_rules", |scene| {
@@ -44,6 +59,7 @@ fn the_gateways_own_traffic_follows_the_rules() {
             ensure!(udp(scene, to)? == from, "UDP to {to}");
         }
         ensure!(tcp(scene, PROXIED_V6)? != tcp(scene, DIRECT_V6)?, "IPv6");
+        refused(scene)?;
         // Large answers and long streams.
         let payload = vec![7u8; 300_000];
         let echoed = scene
@@ -247,6 +263,7 @@ fn t62_one_interface_may_be_both() {
             let seen = scene.lab.hc1.run(|| client::whoami_udp(to))?.ip();
             ensure!(seen == from, "a client's UDP to {to}: {seen}");
         }
+        refused(scene)?;
         ensure!(honk.stop()?.success());
         Ok(())
     });

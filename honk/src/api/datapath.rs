@@ -2,11 +2,32 @@
 
 use axum::{Json, extract::State};
 
+use honk_common::counter::Stat;
+use honk_grammar::diag::{Diagnostic, Severity};
+
 use super::{
     Shared,
-    doc::{Datapath, Feature, KernelTraffic},
+    doc::{Datapath, Diag, Feature, KernelTraffic},
     query::{Nothing, Params},
 };
+use crate::app::{diag, engine::Engine};
+
+/// What readers of the status should know.
+pub(super) fn warnings(engine: &Engine) -> Option<Diag> {
+    // Not those that are kept for a second: a look at the status must not make metrics older.
+    let counters = engine.kernel.counters();
+    let count = |stat: Stat| counters.stats.get(stat as usize).map_or(0, |(_, n)| *n);
+    let (mended, lost) = (count(Stat::FrameMended), count(Stat::FrameDrop));
+    (mended + lost > 0).then(|| {
+        let text = format!(
+            "{} packets came without their link header, {lost} of them were dropped: \
+             another XDP program stands in front of the stack (`honk diag` names it)",
+            mended + lost
+        );
+        let severity = Severity::Warning;
+        diag::placeless(&Diagnostic::new(severity, "", "frames-cut", None, text))
+    })
+}
 
 pub(super) async fn datapath(State(shared): State<Shared>, _: Params<Nothing>) -> Json<Datapath> {
     let engine = &shared.engine;

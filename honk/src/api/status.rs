@@ -12,7 +12,7 @@ use honk_policy::{config::OnCrash, id::Network};
 use serde_json::json;
 
 use super::{
-    Shared,
+    Shared, datapath,
     doc::{Banner, Counts, DatapathStatus, Discovery, Memory, Reason, Status, Totals},
     error::ApiError,
     query::{Nothing, Params},
@@ -129,6 +129,7 @@ pub(super) fn document(shared: &Shared) -> Status {
             .filter(|d| d.severity == "warning")
             .cloned()
             .chain(subscriptions::warnings(engine))
+            .chain(datapath::warnings(engine))
             .chain(shared.warnings.iter().cloned())
             .collect(),
     }

@@ -71,6 +71,9 @@ pub(crate) struct Look {
     pub(crate) pair: Pair,
 }
 
+/// How the name of an XDP program begins among foreign ones.
+pub(crate) const XDP: &str = "xdp";
+
 /// Looks at the interfaces that two lists mean.
 pub(crate) fn look(lan: &[String], wan: &[String]) -> Result<Look, Error> {
     let mut rtnl = Rtnl::open()?;
@@ -138,25 +141,28 @@ fn seen(
         }),
         v4: own(false),
         v6: own(true),
-        hooks: place.and_then(|place| programs(rtnl, link.index, place).ok()),
+        hooks: place.and_then(|place| programs(rtnl, link, place).ok()),
     }
 }
 
-fn programs(rtnl: &mut Rtnl, link: u32, place: Place) -> Result<Hooks, Error> {
+fn programs(rtnl: &mut Rtnl, seen: &Link, place: Place) -> Result<Hooks, Error> {
+    let link = seen.index;
     let filters = rtnl.filters(link)?;
     let mut hooks = Hooks::default();
+    if let Some(xdp) = seen.xdp {
+        let name = named(xdp.program)?;
+        if !name.starts_with(lan::GUARD) {
+            let mode = if xdp.generic { " (generic)" } else { "" };
+            hooks.foreign.push(format!("{XDP} {name}{mode}"));
+        }
+    }
     for side in Side::BOTH {
         let expected = object::hook_name(side, place);
         let mut names: Vec<String> = Vec::new();
         match bpf::query_tcx(link, side) {
             Ok(hooked) => {
                 for id in hooked.programs {
-                    let name = bpf::program_name(id).map_err(Error::io("name a program"))?;
-                    names.push(if name.is_empty() {
-                        format!("#{id}")
-                    } else {
-                        name
-                    });
+                    names.push(named(id)?);
                 }
             }
             // A kernel without TCX has the filters.
@@ -180,6 +186,15 @@ fn programs(rtnl: &mut Rtnl, link: u32, place: Place) -> Result<Hooks, Error> {
         hooks.foreign.extend(others.into_iter().map(label));
     }
     Ok(hooks)
+}
+
+fn named(program: u32) -> Result<String, Error> {
+    let name = bpf::program_name(program).map_err(Error::io("name a program"))?;
+    Ok(if name.is_empty() {
+        format!("#{program}")
+    } else {
+        name
+    })
 }
 
 /// How programs can be attached on this kernel, found by doing it in a namespace of its own.

@@ -19,7 +19,7 @@ use crate::netlink::{Address, Link};
 const MTU_DEFAULT: u32 = 1500;
 
 /// Name of the early drop program, which is not needed.
-const GUARD: &str = "xdp_guard";
+pub(super) const GUARD: &str = "xdp_guard";
 
 /// Stands for the interfaces of the default routes.
 pub(super) const AUTO: &str = "auto";
@@ -214,6 +214,7 @@ mod tests {
             master: None,
             alias: None,
             up: true,
+            xdp: None,
         }
     }
 

@@ -77,6 +77,7 @@ mod tests {
             master,
             alias: None,
             up: true,
+            xdp: None,
         }
     }
 

@@ -22,6 +22,13 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+/// Value of `IFLA_XDP_ATTACHED`.
+const XDP_IN_FRONT: u8 = 2;
+/// Set on attributes that hold others.
+const NESTED: u16 = 1 << 15;
 
 /// What honk wants to know about a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +43,15 @@ pub(crate) struct Link {
     pub(crate) master: Option<u32>,
     pub(crate) alias: Option<String>,
     pub(crate) up: bool,
+    pub(crate) xdp: Option<Xdp>,
+}
+
+/// The XDP program of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Xdp {
+    pub(crate) program: u32,
+    /// It runs in front of the stack, not in the driver.
+    pub(crate) generic: bool,
 }
 
 /// One end of a veth pair to be made.
@@ -166,6 +182,7 @@ fn parse(payload: &[u8]) -> Option<Link> {
         master: None,
         alias: None,
         up: u32_at(payload, 8)? & 1 != 0,
+        xdp: None,
     };
     for (kind, value) in attributes(payload, HEADER) {
         match kind {
@@ -174,8 +191,24 @@ fn parse(payload: &[u8]) -> Option<Link> {
             IFLA_MTU => link.mtu = u32_at(value, 0)?,
             IFLA_MASTER => link.master = u32_at(value, 0),
             IFLA_IFALIAS => link.alias = Some(text(value)),
+            _ if kind & !NESTED == IFLA_XDP => link.xdp = xdp(value),
             _ => {}
         }
     }
     (!link.name.is_empty()).then_some(link)
+}
+
+fn xdp(nested: &[u8]) -> Option<Xdp> {
+    let mut xdp = Xdp {
+        program: 0,
+        generic: false,
+    };
+    for (kind, value) in attributes(nested, 0) {
+        match kind {
+            IFLA_XDP_ATTACHED => xdp.generic = value.first() == Some(&XDP_IN_FRONT),
+            IFLA_XDP_PROG_ID => xdp.program = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    (xdp.program != 0).then_some(xdp)
 }

@@ -230,7 +230,9 @@ fn observed(rig: &Rig, p: &Packet, local: bool) -> Outcome {
         let w = word(rig, p);
         (w.ordinal, w.flags & FLAG_MUST != 0, w.mark, f.rule)
     });
-    (verdict, ctx.mark, entry)
+    // A refused SYN goes back marked as a reply; what is dropped has no mark.
+    let mark = if verdict == SHOT { 0 } else { ctx.mark };
+    (verdict, mark, entry)
 }
 
 #[test]

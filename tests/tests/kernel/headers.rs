@@ -82,17 +82,77 @@ fn malformed_packets_pass_to_the_stack() {
     let mut wrong_version = good.clone();
     wrong_version[14] = 0x65;
     let mut tiny_total = good;
-    tiny_total[16..18].copy_from_slice(&24u16.to_be_bytes());
-    let mut tiny_tcp = tcp(CLIENT, ORIGIN, SYN).build();
-    tiny_tcp[16..18].copy_from_slice(&39u16.to_be_bytes());
+    tiny_total[16..18].copy_from_slice(&19u16.to_be_bytes());
     let mut wrong_v6 = udp(CLIENT6, ORIGIN6).build();
     wrong_v6[14] = 0x45;
-    let all = [short_ihl, wrong_version, tiny_total, tiny_tcp, wrong_v6];
+    let all = [short_ihl, wrong_version, tiny_total, wrong_v6];
     for (i, p) in all.iter().enumerate() {
         assert_eq!(rig.run(LAN, p, &mut Ctx::default()).verdict, NEXT, "{i}");
         assert_eq!(rig.stat(Stat::Malformed), i as u64 + 1, "{i}");
     }
     assert!(no_flows(&rig));
+}
+
+/// What is not whole is forwarded by routers, and may become whole behind them.
+#[test]
+fn ports_that_are_cut_off_are_dropped() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    let long = |frame: &mut [u8], length: u16| {
+        let at = if frame[14] >> 4 == 4 { 16 } else { 18 };
+        frame[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    };
+    let mut all = Vec::new();
+    for (p, shortest) in [
+        (tcp(CLIENT, ORIGIN, SYN), 40),
+        (udp(CLIENT, ORIGIN), 28),
+        (tcp(CLIENT6, ORIGIN6, SYN), 20),
+        (udp(CLIENT6, ORIGIN6), 8),
+        (udp(CLIENT6, ORIGIN6).extensions(&[DEST_OPTS]), 16),
+    ] {
+        let mut frame = p.build();
+        // The rest of the frame counts as padding.
+        long(&mut frame, shortest - 1);
+        all.push(frame.clone());
+        if p.src.is_ipv6() {
+            long(&mut frame, 0);
+            all.push(frame.clone());
+        }
+        long(&mut frame, shortest);
+        assert_eq!(rig.run(LAN, &frame, &mut Ctx::default()).verdict, REDIRECT);
+        rig.clear("FLOW", 40);
+    }
+    // A header that claims to reach beyond the packet.
+    let mut endless = udp(CLIENT6, ORIGIN6).extensions(&[DEST_OPTS]).build();
+    endless[14 + 41] = 200;
+    all.push(endless);
+    // A TCP header over two fragments, and one that a fragment would overwrite.
+    let half = |p: Packet| {
+        let mut first = p.clone().fragment(7, 0, true).build();
+        let start = if p.src.is_ipv4() { 34 } else { 62 };
+        first.truncate(start + 8);
+        long(&mut first, if p.src.is_ipv4() { 28 } else { 16 });
+        [
+            first,
+            p.clone().fragment(7, 8, false).build(),
+            p.fragment(8, 16, true).build(),
+        ]
+    };
+    all.extend(half(tcp(CLIENT, ORIGIN, SYN)));
+    all.extend(half(tcp(CLIENT6, ORIGIN6, SYN)));
+    for (i, frame) in all.iter().enumerate() {
+        for program in [LAN, "wan_egress_l2"] {
+            let ran = rig.run(program, frame, &mut Ctx::default());
+            assert_eq!(ran.verdict, SHOT, "{i} {program} {frame:x?}");
+        }
+        assert_eq!(rig.stat(Stat::ShortDrop), i as u64 * 2 + 2, "{i}");
+    }
+    assert!(no_flows(&rig));
+    assert_eq!(rig.stat(Stat::Malformed), 0);
+    // A length of zero with hop-by-hop options is looked behind, as receivers do.
+    let mut open = udp(CLIENT6, ORIGIN6).extensions(&[HOP_BY_HOP]).build();
+    long(&mut open, 0);
+    assert_eq!(rig.run(LAN, &open, &mut Ctx::default()).verdict, REDIRECT);
 }
 
 /// Cut at every length, every program must answer, and no cut packet may look like a flow

@@ -4,6 +4,7 @@ use honk_common::counter::Stat;
 use honk_common::flow::{FLAG_L3DEV, RETURN_L3DEV};
 use honk_tests::kernel::packet::{ACK, CLIENT_MAC, SYN, tcp, udp};
 use honk_tests::kernel::{GATEWAY_MAC, NONCE, PEER_MAC, Rig, Tap};
+use honk_tests::tcx;
 
 use crate::common::*;
 use crate::rig;
@@ -48,6 +49,72 @@ fn t35_tagged_frames_pass_and_untagged_ones_are_taken() {
     assert_eq!(got[12..], plain[12..]);
     assert_eq!(rig.stat(Stat::VlanPass), 2);
     assert_eq!(rig.stat(Stat::NewFlows), 1);
+}
+
+/// A tag for VLAN 0 is a priority: the stack takes the frame as one without.
+#[test]
+fn priority_tags_hide_nothing() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    let honk0 = honk0(&rig);
+    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
+    lan0.up().expect("up");
+    rig.attach(LAN, &lan0).expect("attach");
+    let p = udp(CLIENT, ORIGIN);
+    let plain = p.build();
+    let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
+    let priorities: [&[u8]; 3] = [
+        &[0x81, 0, 0, 0],
+        &[0x81, 0, 0xe0, 0],
+        &[0x88, 0xa8, 0, 0, 0x81, 0, 0x60, 0],
+    ];
+    for tags in priorities {
+        lan0.send(&tagged(tags)).expect("sent");
+        let got = honk0.receive().expect("handed over");
+        assert_eq!(got[..12], handoff(17), "{tags:x?}");
+        assert_eq!(got[12..], plain[12..], "{tags:x?}");
+    }
+    assert_eq!((rig.stat(Stat::NewFlows), rig.stat(Stat::VlanPass)), (1, 0));
+    // A VLAN behind a priority, and more tags than anybody sends.
+    lan0.send(&tagged(&[0x81, 0, 0, 0, 0x81, 0, 0, 7]))
+        .expect("sent");
+    lan0.send(&tagged(&[0x81, 0, 0, 0].repeat(5)))
+        .expect("sent");
+    lan0.send(&plain).expect("sent");
+    honk0.receive().expect("handed over");
+    let counts = [Stat::VlanPass, Stat::FrameDrop].map(|s| rig.stat(s));
+    assert_eq!(counts, [1, 1]);
+}
+
+/// A foreign program in front of the stack makes the kernel forget where the link header is.
+#[test]
+fn frames_that_lost_their_header_get_it_back() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    let honk0 = honk0(&rig);
+    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
+    lan0.up().expect("up");
+    rig.attach(LAN, &lan0).expect("attach");
+    let _foreign = tcx::xdp_generic_here(lan0.name()).expect("a foreign program");
+    let mut sent = 0;
+    for p in [
+        tcp(CLIENT, ORIGIN, SYN),
+        udp(CLIENT, ORIGIN),
+        tcp(CLIENT6, ORIGIN6, SYN),
+        udp(CLIENT6, ORIGIN6),
+        // What the first bytes would say without the check: another ethertype.
+        udp("8.0.69.1:9", ORIGIN),
+    ] {
+        lan0.send(&p.build()).expect("sent");
+        sent += 1;
+        let got = honk0.receive().expect("handed over");
+        assert_eq!(got[..12], handoff(p.proto), "{p:?}");
+        assert_eq!(got[12..], p.build()[12..], "{p:?}");
+        let entry = flow(&rig, &p).expect("an entry");
+        assert_eq!((entry.mac, entry.gw_mac), (CLIENT_MAC, GATEWAY_MAC));
+    }
+    assert_eq!(rig.stat(Stat::FrameMended), sent);
+    assert_eq!(rig.stat(Stat::Malformed), 0);
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn t19_group_frames_and_frames_of_others_pass() {
     passes(&rig, &p.clone().dmac([0x02, 0, 0, 0, 0, 0x99]));
     // A query in a frame for another station is not ours either.
     passes(&rig, &udp(CLIENT, "198.51.100.131:53").dmac([0xff; 6]));
+    assert_eq!(rig.stat(Stat::GroupPass), 4);
     assert_eq!(lan(&rig, &p), REDIRECT);
 }
 
@@ -36,11 +37,13 @@ fn other_ethertypes_and_protocols_pass() {
         p.ethertype = Some(ethertype);
         passes(&rig, &p);
     }
+    assert_eq!(rig.stat(Stat::NotIpPass), 5);
     for proto in [1, 2, 41, 47, 50, 51, 58, 132] {
         passes(&rig, &other(CLIENT, ORIGIN, proto));
         passes(&rig, &other(CLIENT6, ORIGIN6, proto));
     }
     assert_eq!(rig.stat(Stat::SpecialPass), 0);
+    assert_eq!(rig.stat(Stat::OtherPass), 16);
 }
 
 #[test]

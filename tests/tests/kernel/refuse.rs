@@ -2,6 +2,7 @@
 
 use honk_common::counter::Stat;
 use honk_common::outbound::BLOCK;
+use honk_common::param::MARK_REPLY;
 use honk_tests::kernel::packet::{HOP_BY_HOP, Packet, SYN, tcp};
 use honk_tests::kernel::{Ctx, REDIRECT, SHOT};
 
@@ -78,6 +79,36 @@ fn a_blocked_syn_is_answered_with_a_reset_of_right_sums() {
         assert_eq!(tcp_sum(&got[14..]), 0xffff, "checksum of {from}");
     }
     assert_eq!(rig.stat(Stat::BlockReset), 2);
+    assert!(no_flows(&rig));
+}
+
+/// The gateway's own SYN: the same reset, sent to the receive path as a reply.
+#[test]
+fn a_blocked_syn_of_the_gateway_comes_back_as_a_reset() {
+    let mut rig = rig!();
+    install_all(&mut rig, BLOCK);
+    // The test command takes the ethertype of a header-less packet from its source address.
+    for p in [tcp("8.0.0.2:9", ORIGIN, SYN), tcp(CLIENT6, ORIGIN6, SYN)] {
+        let sent = frame(&p);
+        for (program, from) in [("wan_egress_l2", 0), ("wan_egress_l3", 14)] {
+            if from != 0 && p.src.is_ipv6() {
+                continue;
+            }
+            let mut ctx = Ctx::default();
+            let ran = rig.run(program, &sent[from..], &mut ctx);
+            assert_eq!(ran.verdict, REDIRECT, "{program}");
+            assert_eq!(ctx.mark, MARK_REPLY, "{program}");
+            let ip = &ran.data[14 - from..];
+            let tcp = if p.src.is_ipv4() { 20 } else { 40 };
+            assert_eq!(ip[tcp..tcp + 2], p.dst.port().to_be_bytes());
+            assert_eq!(ip[tcp + 13], RST_ACK);
+            assert_eq!(tcp_sum(ip), 0xffff, "{program}");
+            if from == 0 {
+                assert_eq!(ran.data[..6], sent[6..12], "to the interface itself");
+            }
+        }
+    }
+    assert_eq!(rig.stat(Stat::BlockReset), 3);
     assert!(no_flows(&rig));
 }
 

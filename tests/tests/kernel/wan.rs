@@ -54,7 +54,8 @@ fn forwarded_and_own_packets_are_not_judged() {
             ingress_ifindex,
         };
         let verdict = rig.run(WAN, &p.build(), &mut ctx).outcome();
-        assert_eq!(ctx.mark, mark, "the mark stays");
+        let expected = if verdict == SHOT { MARK_REPLY } else { mark };
+        assert_eq!(ctx.mark, expected, "the mark stays, but of a refusal");
         verdict
     };
     let lan = rig.lan().index();
@@ -153,9 +154,10 @@ fn queries_of_the_gateway_go_to_userspace() {
 fn blocked_and_special_packets() {
     let mut rig = rig!();
     install_all(&mut rig, BLOCK);
-    assert_eq!(wan(&rig, &tcp(CLIENT, ORIGIN, SYN)), SHOT);
     assert_eq!(wan(&rig, &udp(CLIENT, ORIGIN)), SHOT);
     assert_eq!(rig.stat(Stat::BlockReset), 0);
+    assert_eq!(wan(&rig, &tcp(CLIENT, ORIGIN, SYN)), SHOT);
+    assert_eq!(rig.stat(Stat::BlockReset), 1);
     for dst in ["224.0.0.251:5353", "255.255.255.255:9", "169.254.1.1:80"] {
         assert_eq!(wan(&rig, &udp(CLIENT, dst)), NEXT, "{dst}");
     }

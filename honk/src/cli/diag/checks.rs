@@ -23,6 +23,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Check> {
     checks.extend([
         daemon::maps(facts),
         daemon::drops(facts),
+        net::frames(facts),
         net::forwarding(facts),
         net::redirects(facts),
         net::advertisements(facts),

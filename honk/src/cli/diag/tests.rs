@@ -205,6 +205,23 @@ fn what_the_daemon_tells_is_judged() {
         "no node answers",
         told(|d| d.nodes = vec![read(node("dead"))]),
     );
+    let cut = |f: &mut Facts| {
+        let counters = [("frame_mended".to_owned(), 5), ("frame_drop".to_owned(), 2)];
+        f.daemon
+            .as_mut()
+            .unwrap()
+            .datapath
+            .counters
+            .extend(counters);
+    };
+    expect("frames", Verdict::Warn, "7 packets", cut);
+    expect("frames", Verdict::Warn, "in front of the stack", cut);
+    expect("frames", Verdict::Warn, "xdp pass (generic) on lan", |f| {
+        cut(f);
+        let link = f.look.as_mut().unwrap().interfaces[0].link.as_mut();
+        let hooks = link.unwrap().hooks.as_mut().unwrap();
+        hooks.foreign = vec!["xdp pass (generic)".to_owned()];
+    });
     expect(
         "nodes",
         Verdict::Warn,

@@ -2,7 +2,7 @@
 
 use super::super::{Check, facts::Facts};
 use crate::{
-    datapath::inspect::{Hooks, Pair, Seen, Wanted},
+    datapath::inspect::{Hooks, Pair, Seen, Wanted, XDP},
     netlink::firewall::{BaseChain, FORWARD, INPUT, OUTPUT},
 };
 
@@ -167,6 +167,39 @@ fn hooked(facts: &Facts, title: &str, link: &Seen) -> Check {
             "honk attaches them again within a minute; `honk status` tells what is in the way",
         )
     }
+}
+
+/// Whether packets come as the programs expect them.
+pub(super) fn frames(facts: &Facts) -> Check {
+    const ID: &str = "frames";
+    let Some(alive) = &facts.daemon else {
+        return Check::skip(ID, "no daemon");
+    };
+    let count = |stat| alive.datapath.counters.get(stat).copied().unwrap_or(0);
+    let (mended, lost) = (count("frame_mended"), count("frame_drop"));
+    if mended + lost == 0 {
+        return Check::ok(ID, "packets come with their link headers");
+    }
+    let wanted = facts.look.iter().flat_map(|l| &l.interfaces);
+    let links = wanted.filter_map(|w| w.link.as_ref());
+    let found = links.flat_map(|link| {
+        let hooks = link.hooks.iter().flat_map(|h| &h.foreign);
+        let xdp = hooks.filter(|h| h.starts_with(XDP) && h.ends_with("(generic)"));
+        xdp.map(|h| format!("{h} on {}", link.name))
+    });
+    let found: Vec<_> = found.collect();
+    let whose = match found.as_slice() {
+        [] => "an XDP program in front of the stack".to_owned(),
+        list => list.join(", "),
+    };
+    Check::warn(
+        ID,
+        format!(
+            "{} packets came without their link header, and {lost} of them were dropped: {whose}",
+            mended + lost
+        ),
+        "attach that program in the driver, or load it without support for fragments (xdp.frags)",
+    )
 }
 
 fn setting<'a>(facts: &'a Facts, key: &str) -> Option<&'a str> {
