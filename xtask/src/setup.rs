@@ -28,6 +28,9 @@ const TOOLS: [(&str, &str); 10] = [
     ("pip3", "python3-pip"),
 ];
 
+/// Shows dashboards in the lab; program and package.
+const BROWSER: &str = "chromium";
+
 /// Arguments of `cargo xtask setup`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -40,6 +43,9 @@ pub(crate) struct Args {
     /// Also install cargo-deny (about four minutes on two cores)
     #[arg(long)]
     deny: bool,
+    /// Also install Chromium and a dashboard for it to show (about 400 MB)
+    #[arg(long)]
+    browser: bool,
 }
 
 struct Row {
@@ -59,6 +65,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         bpf_linker().context("bpf-linker")?;
         if args.deny {
             cargo_deny();
+        }
+        if args.browser {
+            if !sh::in_path(BROWSER) {
+                install(&[BROWSER]).context("the browser of the lab")?;
+            }
+            peers::fetch_dashboard().context("the dashboard of the lab")?;
         }
         eprintln!("setup: done in {}", sh::secs(start));
     }
@@ -128,6 +140,14 @@ fn survey() -> Vec<Row> {
         "cargo xtask setup --deny (suite `deny` skips)",
     );
     row(
+        "browser, dashboard",
+        peers::dashboard()
+            .filter(|_| sh::in_path(BROWSER))
+            .map(|dir| dir.display().to_string()),
+        false,
+        "cargo xtask setup --browser (sys_dashboard skips)",
+    );
+    row(
         "kernel BTF",
         Path::new("/sys/kernel/btf/vmlinux")
             .exists()
@@ -167,6 +187,11 @@ fn debian_packages() -> Result<()> {
         eprintln!("lab tools: present");
         return Ok(());
     }
+    install(&packages)
+}
+
+/// Has Debian's package manager bring what is missing.
+fn install(packages: &[&str]) -> Result<()> {
     if !sh::in_path("apt-get") {
         bail!(
             "no apt-get here; install by hand what gives: {}",
@@ -183,7 +208,7 @@ fn debian_packages() -> Result<()> {
     let install = || {
         let mut command = sh::tool("apt-get", &["install", "-y", "--no-install-recommends"]);
         command
-            .args(&packages)
+            .args(packages)
             .env("DEBIAN_FRONTEND", "noninteractive");
         sh::status(&mut command)
     };

@@ -317,11 +317,12 @@ pub(crate) struct NodeOrigin {
 /// Why a node is switched off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Disabled {
-    /// `auto`: it cannot be built.
+    /// `auto`: it cannot be built; `user`: somebody switched it off.
     pub(crate) by: String,
     pub(crate) reason: String,
     pub(crate) at: Ts,
-    pub(crate) body_hash: String,
+    /// Of what cannot be built.
+    pub(crate) body_hash: Option<String>,
 }
 
 /// One subscription.

@@ -102,6 +102,9 @@ pub(super) struct Wanted {
     /// Begin with status and groups.
     #[serde(default)]
     snapshot: bool,
+    /// Of a WebSocket; the guard has looked at it.
+    #[serde(rename = "token")]
+    _token: Option<String>,
 }
 
 /// What passes.

@@ -88,8 +88,8 @@ pub(super) fn health(engine: &Engine, page: &mut Page) {
         page.count(&names::NODES, &[state], count);
     }
     for node in snapshot.groups.nodes() {
-        if engine.judge.verdict(node).is_some() {
-            let labels = [&*node.id.0.to_string(), &node.name, "auto"];
+        if let Some(off) = engine.judge.why_off(node) {
+            let labels = [&*node.id.0.to_string(), &node.name, off.by];
             page.count(&names::NODE_DISABLED, &labels, 1);
         }
     }

@@ -186,7 +186,7 @@ fn everything() -> Router<Shared> {
         .route("/tests", get(measure::list).post(measure::begin))
         .route("/tests/{id}", get(measure::one).delete(measure::cancel))
         .route("/nodes", get(nodes::list))
-        .route("/nodes/{id}", get(nodes::one))
+        .route("/nodes/{id}", get(nodes::one).patch(nodes::switch))
         .route(
             "/connections",
             get(connections::list).delete(connections::close),

@@ -4,7 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Json,
+    body::Bytes,
     extract::{Path, State},
+    http::{HeaderMap, StatusCode},
 };
 use honk_policy::{
     group::builtin,
@@ -13,7 +15,7 @@ use honk_policy::{
     node::Node as Configured,
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Shared,
@@ -24,9 +26,15 @@ use super::{
     samples::Samples,
 };
 use crate::{
-    app::{admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot},
+    app::{
+        admission::is_builtin, engine::Engine, health::Prober, snapshot::Snapshot,
+        switch::SwitchError, verdicts::Unswitched,
+    },
     clock,
 };
+
+/// Longest reason of a switch.
+const REASON: usize = 200;
 
 /// What a node can be.
 const STATES: [&str; 4] = ["alive", "dead", "unknown", "disabled"];
@@ -41,6 +49,8 @@ pub(super) struct Filter {
     sub: Option<String>,
     /// Nodes in this state only.
     state: Option<String>,
+    /// Nodes switched off by `auto` or `user` only.
+    by: Option<String>,
     limit: Option<String>,
     cursor: Option<String>,
     fields: Option<String>,
@@ -79,6 +89,18 @@ pub(super) async fn list(
         }
         nodes.retain(|(_, n)| facts.state(n) == state);
     }
+    if let Some(by) = &filter.by {
+        if !["auto", "user"].contains(&by.as_str()) {
+            return Err(ApiError::bad_query("by", "`by` is auto or user"));
+        }
+        nodes.retain(|(_, n)| {
+            facts
+                .engine
+                .judge
+                .why_off(n)
+                .is_some_and(|off| off.by == by)
+        });
+    }
     let document = |(_, node): &(u64, &Configured)| facts.document(node);
     let paging = Paging {
         limit: filter.limit,
@@ -98,6 +120,57 @@ pub(super) async fn one(
     let node = all(&snapshot).find(|n| n.id == id);
     let node = node.ok_or_else(|| ApiError::not_found("node", "no such node"))?;
     Ok(Json(Facts::of(&shared.engine, &snapshot).document(node)))
+}
+
+/// Body of a switch.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Switch {
+    enabled: bool,
+    reason: Option<String>,
+}
+
+/// Switches a node on or off; 200 when everything follows.
+pub(super) async fn switch(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    query: Params<Nothing>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Node>, ApiError> {
+    let node = NodeId(query::id(&id, "node")?);
+    let Switch { enabled, reason } = query::merge_patch(&headers, &body)?;
+    let invalid = |field: &str, text: &str| {
+        let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", text);
+        error.details(json!({ "field": field }))
+    };
+    if is_builtin(node) {
+        return Err(invalid("enabled", "`direct` and `block` are always there"));
+    }
+    let reason = reason.unwrap_or_default();
+    if reason.chars().count() > REASON || reason.chars().any(char::is_control) {
+        return Err(invalid(
+            "reason",
+            "`reason` is one line of at most 200 characters",
+        ));
+    }
+    let off = (!enabled).then_some(reason);
+    match shared.engine.switch_node(node, off).await {
+        Ok(()) => one(State(shared), Path(id), query).await,
+        Err(error) => {
+            let text = error.to_string();
+            let (status, code) = match error {
+                SwitchError::NoNode => return Err(ApiError::not_found("node", text)),
+                SwitchError::Unswitched(Unswitched::Full) => (StatusCode::CONFLICT, "full"),
+                SwitchError::Unswitched(Unswitched::Broken(_)) => {
+                    (StatusCode::CONFLICT, "node_rejected")
+                }
+                SwitchError::Kernel(_) => (StatusCode::SERVICE_UNAVAILABLE, "datapath_unhealthy"),
+                SwitchError::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            };
+            Err(ApiError::new(status, code, text))
+        }
+    }
 }
 
 /// Configured nodes in order, then the built-ins.
@@ -150,7 +223,7 @@ impl<'a> Facts<'a> {
     fn state(&self, node: &Configured) -> &'static str {
         match is_builtin(node.id) {
             true => "alive",
-            false if self.engine.judge.verdict(node).is_some() => "disabled",
+            false if self.engine.judge.why_off(node).is_some() => "disabled",
             false => metrics_health::state(&self.health, node.id),
         }
     }
@@ -189,12 +262,11 @@ impl<'a> Facts<'a> {
             true => "tcp+udp",
             false => "tcp",
         };
-        let verdict = self.engine.judge.verdict(node);
-        let disabled = verdict.map(|verdict| Disabled {
-            by: "auto".to_owned(),
-            reason: verdict.reason,
-            at: clock::text(verdict.at_ms),
-            body_hash: verdict.body.to_string(),
+        let disabled = self.engine.judge.why_off(node).map(|off| Disabled {
+            by: off.by.to_owned(),
+            reason: off.reason,
+            at: clock::text(off.at_ms),
+            body_hash: off.body.map(|body| body.to_string()),
         });
         Node {
             id: node.id.0.to_string(),

@@ -1,6 +1,7 @@
 //! The router as a client sees it, over a daemon without a kernel.
 
 mod banner;
+mod switch;
 
 mod measure;
 

@@ -18,7 +18,7 @@ use honk_policy::{
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    autoping,
+    ask, autoping,
     bridge::{Rooms, dialer_settings, exit_of},
     changes, choices,
     diag::Findings,
@@ -36,7 +36,7 @@ use super::{
     snapshot::Snapshot,
     source::Candidate,
     subscriptions,
-    verdicts::{Judge, Wish},
+    verdicts::{Judge, Refused, Wish},
 };
 use crate::{
     api::server::{ApiSocket, Peers},
@@ -79,6 +79,7 @@ impl Daemon {
         mut candidate: Candidate,
         findings: &Findings,
         dirs: &Dirs,
+        signals: &mut Signals,
     ) -> Result<Self, Failure> {
         let hub = Arc::new(hub(plan, &candidate, dirs));
         let mut subscriptions = std::mem::take(&mut candidate.subscriptions);
@@ -91,9 +92,17 @@ impl Daemon {
         let (groups, late) = remembered(groups, &candidate.revision, dirs);
         let judge = Judge::load(dirs.verdicts(), plan.keep_checking);
         let waits = subscriptions.waits();
-        let off = judge.judge(&candidate.config, groups.nodes(), Wish::Operator, |node| {
-            waits && node.source.is_some()
-        });
+        let find = || {
+            judge.judge(&candidate.config, groups.nodes(), Wish::Operator, |node| {
+                waits && node.source.is_some()
+            })
+        };
+        let mut off = find();
+        let asks = matches!(off, Err(Refused::Limit(_))) && ask::possible();
+        if asks && ask::whether_more(signals).await {
+            judge.keep_checking();
+            off = find();
+        }
         let off = off.map_err(|e| Failure::new(e.exit(), e.code(), e.to_string()))?;
         candidate.groups = groups.without(off);
         let late = if subscriptions.waits() {
@@ -137,6 +146,7 @@ impl Daemon {
         let runtime = tokio::runtime::Handle::current();
         engine.gatekeeper.know(dns.clone(), runtime);
         engine.tell_groups(&engine.snapshot(), waits);
+        engine.tell_nodes();
         let dialer = Dialer::new(dialer_settings(&global));
         let inbound = inbound::serve(
             listeners,

@@ -70,6 +70,17 @@ impl Groups for Engine {
         }
     }
 
+    fn shifted(&self, node: &Node, what: &'static str, family: Family, alive: bool) {
+        let data = serde_json::json!({
+            "node_id": node.id.0.to_string(),
+            "node": node.name,
+            "domain": what,
+            "family": family.name(),
+            "state": if alive { "alive" } else { "dead" },
+        });
+        self.tell("node.health", None, data);
+    }
+
     async fn judge(&self, view: Arc<View>, touched: Touched) {
         if let Err(error) = self.health_changed(view, &touched).await {
             tracing::warn!(target: "honk::health", %error, "the kernel was not told of a change of health");

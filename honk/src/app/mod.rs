@@ -1,6 +1,7 @@
 //! Wiring: start, reload, stop; the only room that knows all others.
 
 pub(crate) mod admission;
+mod ask;
 mod autoping;
 pub(crate) mod bridge;
 mod changes;
@@ -32,6 +33,7 @@ pub(crate) mod snapshot;
 pub(crate) mod sniffing;
 pub(crate) mod source;
 pub(crate) mod subscriptions;
+pub(crate) mod switch;
 #[cfg(test)]
 pub(crate) mod testkit;
 pub(crate) mod trace;

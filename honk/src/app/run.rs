@@ -163,7 +163,7 @@ async fn serve(
         Failure::new(Exit::Failure, "signals", text)
     })?;
     let started = Instant::now();
-    let daemon = Daemon::start(&plan, candidate, &findings, &dirs).await?;
+    let daemon = Daemon::start(&plan, candidate, &findings, &dirs, &mut signals).await?;
     let status = format!("generation {} active", daemon.engine.snapshot().generation);
     notify::ready(&status);
     tracing::info!(

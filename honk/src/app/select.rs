@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Userspace first: it must accept whatever the kernel may still hand over.
-    async fn publish(
+    pub(super) async fn publish(
         &self,
         before: &Snapshot,
         table: GroupTable,

@@ -362,6 +362,11 @@ impl World {
         hub.failed(job.id, &FetchError::Damaged);
     }
 
+    /// What the next process would know of nodes that are off.
+    pub(crate) fn judge_again(&self) -> super::verdicts::Judge {
+        super::verdicts::Judge::load(self.dir.join("state/verdicts.json"), false)
+    }
+
     /// A hub over the same copies of subscriptions, as the next process would have.
     pub(crate) fn hub_again(&self) -> Hub {
         Hub::new(Some(Store::new(&self.dir, true)), &self.dir)

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -18,17 +18,25 @@ use honk_policy::{
         Body, End, Kind, LIMIT, NodeRef, Outcome, Rejection, Rounds, Step, Verdict, Verdicts,
     },
 };
+use serde_json::{Value, json};
 
 use super::notify;
 use crate::{
     cli::{exit::Exit, plural, version},
     clock,
     outbound::build,
-    state,
+    state::{
+        self,
+        disabled::{Mark, Marks},
+    },
 };
 
 /// Names told in the banner.
 const NAMES: usize = 3;
+/// Nodes that can be switched off by hand.
+const MARKS: usize = 1000;
+/// Where they are kept, beside the verdicts.
+const BY_HAND: &str = "disabled.json";
 
 /// `global.auto_disable`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +106,35 @@ pub(crate) struct Banner {
     pub(crate) nodes: Vec<NodeId>,
 }
 
+/// Why a node is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Off {
+    /// `auto`: it cannot be built; `user`: somebody switched it off.
+    pub(crate) by: &'static str,
+    pub(crate) reason: String,
+    pub(crate) at_ms: u64,
+    /// What was judged.
+    pub(crate) body: Option<Body>,
+}
+
+/// Why a node is not switched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unswitched {
+    #[error("{MARKS} nodes are switched off by hand; switch one on first")]
+    Full,
+    #[error("the node still cannot be built: {0}")]
+    Broken(String),
+}
+
+/// Something to tell: type and data of an event.
+pub(crate) type News = (&'static str, Value);
+
 /// Who is off, and since when.
 #[derive(Debug)]
 pub(crate) struct Judge {
     path: PathBuf,
     /// Nobody is to be asked, however many there are.
-    keep_checking: bool,
+    keep_checking: AtomicBool,
     rejections: AtomicU64,
     state: Mutex<State>,
 }
@@ -111,6 +142,10 @@ pub(crate) struct Judge {
 #[derive(Debug, Default)]
 struct State {
     verdicts: Verdicts,
+    /// Switched off by hand, which no rule here changes.
+    marks: Marks,
+    /// Not told yet.
+    news: Vec<News>,
     banner: Option<Banner>,
     banners: u64,
 }
@@ -123,13 +158,20 @@ impl Judge {
             tracing::warn!(target: "honk::health", %error, %path, "stored verdicts are lost");
             Verdicts::default()
         });
+        let by_hand = path.with_file_name(BY_HAND);
+        let marks = state::disabled::load(&by_hand).unwrap_or_else(|error| {
+            let path = by_hand.display();
+            tracing::warn!(target: "honk::health", %error, %path, "nodes switched off are on again");
+            Marks::new()
+        });
         let state = State {
             verdicts,
+            marks,
             ..State::default()
         };
         Self {
             path,
-            keep_checking,
+            keep_checking: keep_checking.into(),
             rejections: AtomicU64::new(0),
             state: Mutex::new(state),
         }
@@ -149,10 +191,14 @@ impl Judge {
             Wish::Operator => mode != Mode::Off,
             Wish::Background => mode == Mode::Always,
         };
-        let mut verdicts = self.lock().verdicts.clone();
+        let (mut verdicts, marked) = {
+            let state = self.lock();
+            let marked = state.marks.keys().map(|node| node.id);
+            (state.verdicts.clone(), marked.collect::<BTreeSet<NodeId>>())
+        };
         let lifted = verdicts.lift(nodes, waits);
-        let before = verdicts.off();
-        let limit = (!self.keep_checking).then_some(LIMIT);
+        let before = &verdicts.off() | &marked;
+        let limit = (!self.keep_checking.load(Ordering::Relaxed)).then_some(LIMIT);
         let mut rounds = Rounds::new(limit);
         let known = |node: &NodeRef| nodes.iter().any(|n| *node == NodeRef::from(&**n));
         let mut step = Step::Activate;
@@ -166,6 +212,9 @@ impl Judge {
                 self.rejections.fetch_add(1, Ordering::Relaxed);
                 if !leaves_out {
                     tracing::error!(target: "honk::health", %rejection, "activation_rejected");
+                    self.lock()
+                        .news
+                        .push(("activation.rejected", about(rejection)));
                     return Err(Refused::Node(rejection.clone()));
                 }
                 let off = rounds.off().len();
@@ -179,12 +228,17 @@ impl Judge {
                 verdicts.add(rejection, Body::of(node), clock::now_ms());
             }
         }
-        let off = verdicts.off();
+        let off = &verdicts.off() | &marked;
         self.settle(verdicts, &lifted, rounds.off());
         match end {
             End::Active => Ok(off),
             End::Failed(why) => Err(Refused::Failed(why)),
-            End::Limit(rejection) => Err(Refused::Limit(rejection)),
+            End::Limit(rejection) => {
+                self.lock()
+                    .news
+                    .push(("activation.rejected", about(&rejection)));
+                Err(Refused::Limit(rejection))
+            }
         }
     }
 
@@ -206,6 +260,20 @@ impl Judge {
         }
         let mut state = self.lock();
         state.verdicts = verdicts;
+        for (node, verdict) in lifted {
+            let data = json!({
+                "node_id": node.id.0.to_string(),
+                "node": verdict.tag,
+                "by": "auto",
+                "verdict_lifted": true,
+            });
+            state.news.push(("node.enabled", data));
+        }
+        for rejection in new {
+            let mut data = about(rejection);
+            data["by"] = "auto".into();
+            state.news.push(("node.disabled", data));
+        }
         if !new.is_empty() {
             state.banners += 1;
             state.banner = Some(Banner {
@@ -216,14 +284,93 @@ impl Judge {
         }
     }
 
+    /// Somebody switches a node off, with a word why, or on again; false when that is how it is
+    /// already. Writes a file: not for threads that carry flows.
+    pub(crate) fn switch(&self, node: &Node, off: Option<String>) -> Result<bool, Unswitched> {
+        let me = NodeRef::from(node);
+        let mut state = self.lock();
+        let mut data = json!({ "node_id": node.id.0.to_string(), "node": node.name, "by": "user" });
+        let Some(reason) = off else {
+            let judged = state.verdicts.of(&me).is_some();
+            if judged && let Err(reason) = build::check(node) {
+                return Err(Unswitched::Broken(reason));
+            }
+            let marked = state.marks.remove(&me).is_some();
+            let lifted = state.verdicts.pardon(&me).is_some();
+            if marked || lifted {
+                tracing::info!(target: "honk::health", node = node.name, by = "user", "node_enabled");
+                data["verdict_lifted"] = lifted.into();
+                state.news.push(("node.enabled", data));
+                self.keep(&state);
+            }
+            return Ok(marked || lifted);
+        };
+        let known = state.marks.get(&me);
+        if known.is_some_and(|mark| mark.reason == reason) {
+            return Ok(false);
+        }
+        if known.is_none() && state.marks.len() >= MARKS {
+            return Err(Unswitched::Full);
+        }
+        tracing::info!(target: "honk::health", node = node.name, by = "user", reason, "node_disabled");
+        data["reason"] = reason.as_str().into();
+        let mark = Mark {
+            tag: node.name.clone(),
+            reason,
+            at_ms: clock::now_ms(),
+        };
+        state.marks.insert(me, mark);
+        state.news.push(("node.disabled", data));
+        self.keep(&state);
+        Ok(true)
+    }
+
+    /// What counts is in memory: a failure is told and costs nothing but the next start.
+    fn keep(&self, state: &State) {
+        let by_hand = self.path.with_file_name(BY_HAND);
+        let verdicts = state::verdicts::save(&self.path, &state.verdicts, version::VERSION);
+        let saved = verdicts.and_then(|()| state::disabled::save(&by_hand, &state.marks));
+        if let Err(error) = saved {
+            let path = by_hand.display();
+            tracing::warn!(target: "honk::health", %error, %path, "the switch is not stored");
+        }
+    }
+
+    /// From now on nobody is to be asked.
+    pub(crate) fn keep_checking(&self) {
+        self.keep_checking.store(true, Ordering::Relaxed);
+    }
+
+    /// What has not been told yet.
+    pub(crate) fn news(&self) -> Vec<News> {
+        std::mem::take(&mut self.lock().news)
+    }
+
     /// The nodes that are off.
     pub(crate) fn off(&self) -> BTreeSet<NodeId> {
-        self.lock().verdicts.off()
+        let state = self.lock();
+        let mut off = state.verdicts.off();
+        off.extend(state.marks.keys().map(|node| node.id));
+        off
     }
 
     /// Why a node is off, if it is.
-    pub(crate) fn verdict(&self, node: &Node) -> Option<Verdict> {
-        self.lock().verdicts.of(&node.into()).cloned()
+    pub(crate) fn why_off(&self, node: &Node) -> Option<Off> {
+        let (state, me) = (self.lock(), NodeRef::from(node));
+        if let Some(mark) = state.marks.get(&me) {
+            return Some(Off {
+                by: "user",
+                reason: mark.reason.clone(),
+                at_ms: mark.at_ms,
+                body: None,
+            });
+        }
+        state.verdicts.of(&me).map(|verdict| Off {
+            by: "auto",
+            reason: verdict.reason.clone(),
+            at_ms: verdict.at_ms,
+            body: Some(verdict.body.clone()),
+        })
     }
 
     /// Rejections by the builder so far.
@@ -270,6 +417,16 @@ fn first_fault(nodes: &[Arc<Node>], before: &BTreeSet<NodeId>, off: &[Rejection]
         }
     }
     Outcome::Clean
+}
+
+/// What events say about a rejection.
+fn about(rejection: &Rejection) -> Value {
+    json!({
+        "node_id": rejection.node.id.0.to_string(),
+        "node": rejection.tag,
+        "protocol": rejection.protocol,
+        "reason": rejection.reason,
+    })
 }
 
 /// `4 nodes disabled: a, b, c, +1 more`

@@ -252,6 +252,9 @@ pub(crate) struct Validate {
     /// Read the entry document from stdin; includes are relative to the directory of -c
     #[arg(long)]
     pub(crate) stdin: bool,
+    /// Also build every node, as a start would
+    #[arg(long)]
+    pub(crate) build: bool,
     /// Also print a part of the accepted configuration
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) dump: Option<Dump>,

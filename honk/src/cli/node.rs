@@ -1,8 +1,9 @@
-//! `honk node`: list, show, ping.
+//! `honk node`: list, show, ping, enable, disable.
 
 use std::collections::HashMap;
 
-use serde_json::json;
+use hyper::Method;
+use serde_json::{Value, json};
 
 use super::{
     Session,
@@ -51,6 +52,13 @@ pub(crate) async fn run(session: &Session, command: args::Node) -> Result<Exit, 
             all,
             how,
         } => return ping(session, &nodes, group.as_deref(), all, &how).await,
+        args::Node::Enable { node } => {
+            switch(session, &node, json!({ "enabled": true })).await?;
+        }
+        args::Node::Disable { node, reason } => {
+            let body = json!({ "enabled": false, "reason": reason });
+            switch(session, &node, body).await?;
+        }
     }
     Ok(Exit::Success)
 }
@@ -153,6 +161,25 @@ async fn ping(
     measure::run(session, wanted).await
 }
 
+async fn switch(session: &Session, name: &str, body: Value) -> Result<(), Failure> {
+    let node = find(session, name).await?;
+    let path = format!("/api/v1/nodes/{}", node.id);
+    let node: Node = session
+        .client
+        .call(Method::PATCH, &path, Some(body))
+        .await?;
+    let out = &session.out;
+    if out.json {
+        return out.document("node.switch/1", &node, &[] as &[String]);
+    }
+    let word = if node.disabled.is_some() {
+        "disabled"
+    } else {
+        "enabled"
+    };
+    out.text(&format!("{}: {word}\n", clean(&node.name)))
+}
+
 async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     let node = find(session, name).await?;
     let out = &session.out;
@@ -174,6 +201,17 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
         node.groups.len(),
         node.active,
     );
+    if let Some(off) = &node.disabled {
+        let who = match off.by.as_str() {
+            "user" => "somebody",
+            _ => "honk",
+        };
+        text.push_str(&format!(
+            "  off since {}, by {who}: {}\n",
+            off.at,
+            clean(&off.reason)
+        ));
+    }
     text.push_str(&health(out, &node));
     out.text(&text)
 }

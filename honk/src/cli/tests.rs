@@ -536,3 +536,37 @@ async fn settings_of_measurements_are_shown_set_and_reset() {
     assert!(Cli::try_parse_from(["honk", "ping-settings", "set"]).is_err());
     served.end().await;
 }
+
+#[tokio::test]
+async fn nodes_are_switched_by_name_with_a_word_why() {
+    let served = Served::new();
+    assert_eq!(
+        served
+            .code(&["node", "disable", "a", "--reason", "too slow"])
+            .await,
+        0
+    );
+    let snapshot = served.world.engine.snapshot();
+    let a = snapshot
+        .groups
+        .nodes()
+        .iter()
+        .find(|n| n.name == "a")
+        .unwrap();
+    let why = || served.world.engine.judge.why_off(a).map(|off| off.reason);
+    assert_eq!(why().as_deref(), Some("too slow"));
+    for words in [
+        &["node", "show", "a"][..],
+        &["node", "list", "--state", "disabled"],
+        &["node", "disable", "a", "--json"],
+        &["node", "disable", "b"],
+    ] {
+        assert_eq!(served.code(words).await, 0, "{words:?}");
+    }
+    assert_eq!(why().as_deref(), Some(""), "the word of the last one");
+    assert_eq!(served.code(&["node", "enable", "a"]).await, 0);
+    assert_eq!(why(), None);
+    assert_eq!(served.code(&["node", "enable", "nope"]).await, 7);
+    assert_ne!(served.code(&["node", "disable", "direct"]).await, 0);
+    served.end().await;
+}

@@ -2,8 +2,8 @@
 
 use std::io::Read as _;
 
-use honk_grammar::diag::Severity;
-use honk_policy::config::CODES;
+use honk_grammar::diag::{Diagnostic, Severity};
+use honk_policy::config::{CODES, Typed};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,6 +20,7 @@ use crate::{
         diag::{Findings, short},
         source::{self, Outcome, Purpose},
     },
+    outbound,
 };
 
 /// Largest document taken from stdin.
@@ -29,7 +30,10 @@ const STDIN_LIMIT: u64 = 8 << 20;
 pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Failure> {
     known(&args.deny, Some("warnings"))?;
     known(&args.allow, None)?;
-    let outcome = load(invocation, args)?;
+    let mut outcome = load(invocation, args)?;
+    if args.build {
+        build(&mut outcome);
+    }
     let documents = outcome.findings.documents();
     let exit = verdict(&outcome, &documents, args);
     let understood = outcome.candidate.as_ref().map(|candidate| Understood {
@@ -86,6 +90,30 @@ fn load(invocation: &Invocation, args: &Validate) -> Result<Outcome, Failure> {
         return Ok(source::load_text(&spec, "<stdin>", &text, Purpose::Check));
     }
     Ok(source::load(&invocation.spec()?, Purpose::Check, None))
+}
+
+/// Builds every node and adds what fails to the findings. Whether that costs the node or the
+/// configuration is what `auto_disable` says.
+fn build(outcome: &mut Outcome) {
+    let Some(candidate) = &outcome.candidate else {
+        return;
+    };
+    let setting = candidate.config.settings.global("auto_disable");
+    let severity = match setting {
+        Some(Typed::Text(text)) if text == "off" => Severity::Error,
+        _ => Severity::Warning,
+    };
+    let mut findings = Vec::new();
+    for node in candidate.groups.nodes() {
+        if let Err(reason) = outbound::build::check(node) {
+            let text = format!("{} cannot be built: {reason}", clean(&node.name));
+            let finding = Diagnostic::new(severity, "", "node-rejected", None, text);
+            findings.push(finding.about("node", &node.name));
+        }
+    }
+    for finding in findings {
+        outcome.findings.add(finding);
+    }
 }
 
 /// Refuses codes that no finding has: a misspelt one would deny nothing.
@@ -268,6 +296,37 @@ mod tests {
         assert!(message.contains("did you mean `unknown-key`"), "{message}");
         assert!(bad(&["warnings"], None).is_err());
         assert!(CODES.is_sorted() && CODES.contains(&source::NO_LAN));
+    }
+
+    #[test]
+    fn nodes_are_built_where_that_is_asked_for() {
+        let spec = invocation().spec_or_here();
+        for (global, ok, exit) in [
+            ("", true, Exit::Found),
+            ("auto_disable: off", false, Exit::Config),
+        ] {
+            let text = format!(
+                "global {{ lan_interface: lan0 {global} }} routing {{ fallback: direct }}
+                 node {{ good: 'socks5://192.0.2.1:1080' bad: 'socks5://0.0.0.0:1080' }}"
+            );
+            let load = || source::load_text(&spec, "t.dae", text.as_bytes(), Purpose::Check);
+            let mut outcome = load();
+            build(&mut outcome);
+            let documents = outcome.findings.documents();
+            let about: Vec<&Diag> = documents
+                .iter()
+                .filter(|d| d.code == "node-rejected")
+                .collect();
+            assert_eq!(about.len(), 1, "{documents:?}");
+            assert!(
+                about[0].message.contains("bad cannot be built"),
+                "{documents:?}"
+            );
+            assert_eq!(outcome.is_sound(), ok, "{global}");
+            let deny = args(&["--build", "--deny", "node-rejected"]);
+            assert_eq!(verdict(&outcome, &documents, &deny), exit, "{global}");
+            assert!(load().is_sound(), "nothing is built unasked");
+        }
     }
 
     const PICTURE: &str = "global { lan_interface: lan0 }

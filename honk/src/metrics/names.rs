@@ -156,7 +156,7 @@ families! {
     GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
         "TCP flows sent to a group's only node though it is dead.";
     NODE_DISABLED Gauge "honk_node_disabled" ["node_id", "node", "by"]
-        "Always 1; a node that is off because it cannot be built.";
+        "Always 1; a node that is off: it cannot be built (`auto`), or somebody switched it off (`user`).";
     NODE_REJECTIONS Counter "honk_node_rejections_total" []
         "Times that the builder rejected a node.";
     NODES Gauge "honk_nodes" ["state"]

@@ -26,7 +26,7 @@ use std::{
 use honk_policy::{
     config::{CheckDns, CheckUrl},
     health::{Counts, Sample, Selection, Setup, TestStart, Touched, View},
-    id::{GroupId, MemberId, NodeId},
+    id::{Family, GroupId, MemberId, NodeId},
     node::Node,
     time::Moment,
 };
@@ -54,6 +54,8 @@ pub(crate) trait Groups: fmt::Debug + Send + Sync + 'static {
     fn node(&self, id: NodeId) -> Option<Arc<Node>>;
     /// The leaf that a member stands for now.
     fn leaf(&self, group: GroupId, member: MemberId) -> Option<Arc<Node>>;
+    /// A node answers no more, or again: over which path.
+    fn shifted(&self, node: &Node, what: &'static str, family: Family, alive: bool);
     /// Health has changed.
     fn judge(&self, view: Arc<View>, touched: Touched) -> impl Future<Output = ()> + Send;
 }

@@ -264,6 +264,10 @@ impl<G: Groups> Task<G> {
             Subject::Node { node, domain, .. } => (self.groups.node(node), domain_name(domain)),
             Subject::Member { group, member, .. } => (self.groups.leaf(group, member), "check_url"),
         };
+        if let Some(node) = &node {
+            let alive = shift == Shift::Revived;
+            self.groups.shifted(node, what, subject.family(), alive);
+        }
         let name = node.as_ref().map_or("-", |node| node.name.as_str());
         let family = subject.family().name();
         match shift {

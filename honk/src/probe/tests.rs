@@ -153,6 +153,7 @@ struct World {
     view: Mutex<Arc<View>>,
     judged: Notify,
     woken: Notify,
+    shifts: Mutex<Vec<(String, &'static str, bool)>>,
 }
 
 const GROUP: GroupId = GroupId(Uuid::from_u128(1));
@@ -228,6 +229,11 @@ impl Groups for World {
         None
     }
 
+    fn shifted(&self, node: &Node, what: &'static str, _: Family, alive: bool) {
+        let mut shifts = self.shifts.lock().unwrap();
+        shifts.push((node.name.clone(), what, alive));
+    }
+
     async fn judge(&self, view: Arc<View>, _: Touched) {
         *self.view.lock().unwrap() = view;
         self.judged.notify_one();
@@ -250,6 +256,7 @@ impl Running {
             view: Mutex::default(),
             judged: Notify::new(),
             woken: Notify::new(),
+            shifts: Mutex::default(),
         });
         let (prober, orders) = Prober::new();
         let (stop, stopped) = watch::channel(false);
@@ -294,6 +301,13 @@ async fn the_task_finds_out_who_lives_and_who_does_not() {
     a.does(Does::Serve);
     running.until(|w| w.alive(dead) == Some(true)).await;
     assert!(running.prober.transitions() >= 2);
+    let shifts = running.world.shifts.lock().unwrap().clone();
+    let of_a = |alive: bool| {
+        shifts
+            .iter()
+            .position(|(n, _, now)| n == "a" && *now == alive)
+    };
+    assert!(of_a(false).unwrap() < of_a(true).unwrap(), "{shifts:?}");
     until(|| !running.prober.report().history.is_empty()).await;
     let rows = running.prober.counts().rows();
     assert!(rows.iter().all(|row| row.results[0] > 0), "{rows:?}");

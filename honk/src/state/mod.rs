@@ -6,6 +6,7 @@
 
 pub(crate) mod choices;
 pub(crate) mod dirs;
+pub(crate) mod disabled;
 pub(crate) mod file;
 pub(crate) mod geodata;
 pub(crate) mod lock;

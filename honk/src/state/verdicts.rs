@@ -62,7 +62,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Verdicts> {
     Ok(verdicts)
 }
 
-fn uuid(text: &str) -> io::Result<Uuid> {
+pub(super) fn uuid(text: &str) -> io::Result<Uuid> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     Uuid::try_parse(text).map_err(invalid)
 }

@@ -68,6 +68,7 @@ pub const CODES: &[&str] = &[
     "node-link",
     "node-mux",
     "node-not-built",
+    "node-rejected",
     "node-unsupported",
     "not-built",
     "outbound-param",

@@ -134,17 +134,29 @@ impl GroupTable {
         Update { table, changes }
     }
 
-    /// The same table with nodes switched off, until the health engine says so itself.
+    /// The same table with exactly these nodes switched off, until the health engine says so
+    /// itself.
     #[must_use]
     pub fn without(self, off: BTreeSet<NodeId>) -> Self {
-        if off.is_empty() {
+        let beneath = self.health.beneath();
+        if off.is_empty() && beneath.is_none() {
             return self;
         }
         let mut table = self;
-        let health = Arc::clone(&table.health);
-        table.health = Arc::new(Without { off, health });
+        let health = beneath.unwrap_or_else(|| Arc::clone(&table.health));
+        table.health = match off.is_empty() {
+            true => health,
+            false => Arc::new(Without { off, health }),
+        };
         table.judge_all();
         table
+    }
+
+    /// The same, and what that changes for flows.
+    pub fn switched(&self, off: BTreeSet<NodeId>, at_ms: u64) -> Update {
+        let mut table = self.clone().without(off);
+        let changes = table.moved_since(self, at_ms);
+        Update { table, changes }
     }
 
     /// Works out everything from the health at hand.

@@ -16,6 +16,10 @@ pub trait Health: fmt::Debug + Send + Sync {
     fn url_state(&self, group: GroupId, member: MemberId, family: Family) -> Option<NodeState>;
     /// Whether the node is switched off, by the operator or because it cannot be built.
     fn disabled(&self, node: NodeId) -> bool;
+    /// What this one only adds to.
+    fn beneath(&self) -> Option<Arc<dyn Health>> {
+        None
+    }
 }
 
 /// What is known of a node in one domain and family.
@@ -65,6 +69,10 @@ impl Health for Without {
 
     fn disabled(&self, node: NodeId) -> bool {
         self.off.contains(&node) || self.health.disabled(node)
+    }
+
+    fn beneath(&self) -> Option<Arc<dyn Health>> {
+        Some(Arc::clone(&self.health))
     }
 }
 

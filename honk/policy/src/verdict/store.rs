@@ -108,6 +108,11 @@ impl Verdicts {
             .collect()
     }
 
+    /// Somebody wants the node all the same.
+    pub fn pardon(&mut self, node: &NodeRef) -> Option<Verdict> {
+        self.0.remove(node)
+    }
+
     /// The nodes that are off.
     pub fn off(&self) -> BTreeSet<NodeId> {
         self.0.keys().map(|node| node.id).collect()

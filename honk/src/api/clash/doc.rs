@@ -124,7 +124,7 @@ impl<'a> Documents<'a> {
     /// Where a server is stays out, as everywhere.
     pub(super) fn of_node(&self, node: &Node) -> Value {
         let past = self.samples.of_node(node.id);
-        let state = match self.shared.engine.judge.verdict(node) {
+        let state = match self.shared.engine.judge.why_off(node) {
             Some(_) => "disabled",
             None => metrics_health::state(&self.health, node.id),
         };

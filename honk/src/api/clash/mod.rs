@@ -8,6 +8,8 @@ pub(super) mod connections;
 mod delay;
 mod doc;
 mod providers;
+#[cfg(test)]
+mod recorded;
 mod rules;
 mod streams;
 #[cfg(test)]

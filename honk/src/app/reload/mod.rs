@@ -182,6 +182,7 @@ impl Engine {
             .judge(&candidate.config, nodes, Wish::Operator, |node| {
                 waits && node.source.is_some()
             });
+        self.tell_nodes();
         candidate.groups = match off {
             Ok(off) => candidate.groups.without(off),
             Err(refused) => {

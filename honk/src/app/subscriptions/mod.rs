@@ -181,6 +181,7 @@ impl Engine {
             .judge(&before.config, groups.nodes(), wish, |node| {
                 waits && node.source.is_some_and(|source| source != id)
             });
+        self.tell_nodes();
         let groups = match judged {
             Ok(off) => groups.without(off),
             Err(refused) => return Refreshed::Refused(refused.to_string()),

@@ -145,6 +145,19 @@ pub(crate) enum Node {
         #[command(flatten)]
         watch: Watch,
     },
+    /// Use a node again
+    Enable {
+        /// Name or id
+        node: String,
+    },
+    /// Use a node no more, until it is enabled again
+    Disable {
+        /// Name or id
+        node: String,
+        /// A word why, for others
+        #[arg(long)]
+        reason: Option<String>,
+    },
 }
 
 /// `honk ping-settings`
