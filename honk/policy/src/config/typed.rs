@@ -170,10 +170,7 @@ pub(super) fn read_one(kind: Kind, text: &str) -> Read<Typed> {
             }
             own(text)
         }
-        Kind::Bind => {
-            dns_value::bind(text)?;
-            own(text)
-        }
+        Kind::Bind => Typed::Text(dns_value::bind(text)?),
         Kind::Subnet => {
             dns_value::client_subnet(text)?;
             own(text)

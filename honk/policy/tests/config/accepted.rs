@@ -585,6 +585,61 @@ fn changed_restart_keys() {
         honk_policy::config::restart_required(&old, &new),
         ["global.log_level"]
     );
+    // Values are compared, not texts.
+    for (one, other, same) in [
+        ("127.0.0.1:53", "udp://127.0.0.1:53", true),
+        ("'[::1]:53'", "'udp://[0:0::1]:53'", true),
+        (
+            "udp+tcp://LAN.example:53",
+            "tcp+udp://lan.example.:53",
+            true,
+        ),
+        ("127.0.0.1:53", "tcp://127.0.0.1:53", false),
+        ("127.0.0.1:53", "127.0.0.1:54", false),
+    ] {
+        let config = |bind: &str| accepted(&format!("dns {{ bind: {bind} }}"));
+        let changed = honk_policy::config::restart_required(&config(one), &config(other));
+        assert_eq!(changed.is_empty(), same, "{one} {other}: {changed:?}");
+    }
+    let config = |text: &str| accepted(&format!("global {{ {text} }}"));
+    let changed = |one, other| honk_policy::config::restart_required(&config(one), &config(other));
+    assert_eq!(changed("store_subscribe: yes", ""), [""; 0]);
+    assert_eq!(
+        changed("store_subscribe: no", "store_subscribe: off"),
+        [""; 0]
+    );
+}
+
+/// Corner cases of links that are about the section they stand in; the others are in the tests
+/// of links and subscriptions.
+#[test]
+fn links_of_the_section() {
+    let ss = "ss://YWVzLTI1Ni1nY206cGFzc3dvcmQ@h.example:1";
+    let told = |items: &str| {
+        let (config, findings, short) = lowered(&format!("node {{⏎{items}⏎}}"));
+        for finding in findings {
+            assert!(!finding.message.contains("YWVz"), "{}", finding.message);
+        }
+        let names = config.map(|c| c.nodes.into_iter().map(|n| n.name).collect::<Vec<_>>());
+        (names, short)
+    };
+    let names = |list: &[&str]| Some(list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+    // 54: the tag is the name, whatever the fragment says.
+    assert_eq!(told(&format!("hk:{ss}#x")), (names(&["hk"]), vec![]));
+    // 52: no hop is left out.
+    let chain = format!("'{ss}#A -> ssr://xxxx'⏎b: socks5://192.0.2.1:1");
+    assert_eq!(told(&chain), (names(&["b"]), vec!["W809 2:1".to_owned()]));
+    // 73
+    assert_eq!(
+        told("foo://x@h.example:1"),
+        (None, vec!["E801 2:1".to_owned()])
+    );
+    // 84 and 85: what is only shown makes no other node.
+    let link = "trojan://pw@h.example:443?allowInsecure=";
+    let same = format!("{link}0#a⏎{link}1#b");
+    assert_eq!(told(&same), (None, vec!["E804 3:1".to_owned()]));
+    let other = format!("{link}0&sni=x.example#a⏎{link}0&sni=y.example#b");
+    assert_eq!(told(&other), (names(&["a", "b"]), vec![]));
 }
 
 #[test]

@@ -10,10 +10,10 @@ use super::super::{
 };
 
 /// `ip:port`, `[v6]:port`, or a scheme with host and port.
-pub(in crate::config) fn bind(text: &str) -> Read<()> {
+pub(in crate::config) fn bind(text: &str) -> Read<String> {
     let bad = |why: &str| BadValue::shape("E707", format!("bad listener address: {why}"));
     if text.is_empty() {
-        return Ok(());
+        return Ok(String::new());
     }
     if text.contains(['@', '?', '#', '%']) {
         return Err(bad("only host and port are allowed"));
@@ -29,13 +29,24 @@ pub(in crate::config) fn bind(text: &str) -> Read<()> {
         return Err(bad("a path is not allowed"));
     }
     let (host, port) = host_port(rest).ok_or_else(|| bad("host or port is wrong"))?;
-    if port.is_none() {
+    let Some(port) = port else {
         return Err(bad("the port is missing"));
-    }
+    };
     if scheme.is_none() && host.parse::<IpAddr>().is_err() {
         return Err(bad("without a scheme the host must be an address"));
     }
-    Ok(())
+    // One spelling each: a reload compares what is meant.
+    let scheme = match scheme {
+        Some("tcp") => "tcp",
+        Some("tcp+udp" | "udp+tcp") => "tcp+udp",
+        _ => "udp",
+    };
+    let host = match host.parse() {
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]"),
+        Ok(IpAddr::V4(ip)) => ip.to_string(),
+        Err(_) => host.trim_end_matches('.').to_ascii_lowercase(),
+    };
+    Ok(format!("{scheme}://{host}:{port}"))
 }
 
 /// IPv4, IPv4/len, IPv6/len, `auto` or `auto(IPv4)`.

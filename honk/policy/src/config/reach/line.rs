@@ -79,7 +79,8 @@ impl<'a> Line<'a> {
                 }
                 test => values(test)?,
             };
-            *left = left.checked_sub(set.len() + 1)?;
+            let joined = line.sets.get(&dim).map_or(0, Set::len);
+            *left = left.checked_sub(joined + set.len() + 1)?;
             let set = signed(set, cond.not, dim.most());
             let indices = seen.entry(dim).or_default();
             indices.push(at);
@@ -117,14 +118,15 @@ impl<'a> Line<'a> {
             }
         }
         line.sets.retain(|dim, set| *set != Set::all(dim.most()));
-        Some(match line.excluded(conds) {
+        Some(match line.excluded(conds, left)? {
             Some(guilty) => Meaning::Never(guilty),
             None => Meaning::Some(line),
         })
     }
 
-    /// Two conditions on the name that no name fulfils.
-    fn excluded(&self, conds: &[Cond]) -> Option<Vec<usize>> {
+    /// Two conditions on the name that no name fulfils, if there are; `None` when nothing is left
+    /// to spend.
+    fn excluded(&self, conds: &[Cond], left: &mut usize) -> Option<Option<Vec<usize>>> {
         let all = |one: &Cond, other: &Cond, holds: fn(&DomainTest, &DomainTest) -> bool| {
             let (one, other) = (tests(one), tests(other));
             one.len() <= MANY
@@ -139,6 +141,8 @@ impl<'a> Line<'a> {
         };
         for (at, one) in self.names.iter().enumerate() {
             for other in &self.names[at + 1..] {
+                let pairs = tests(one).len().saturating_mul(tests(other).len());
+                *left = left.checked_sub(pairs.min(MANY * MANY))?;
                 let empty = match (one.not, other.not) {
                     (false, false) => apart(one, other),
                     (true, false) => all(one, other, covers),
@@ -147,11 +151,12 @@ impl<'a> Line<'a> {
                 };
                 if empty {
                     let place = |cond: &Cond| conds.iter().position(|c| std::ptr::eq(c, cond));
-                    return Some([place(one), place(other)].into_iter().flatten().collect());
+                    let both = [place(one), place(other)];
+                    return Some(Some(both.into_iter().flatten().collect()));
                 }
             }
         }
-        None
+        Some(None)
     }
 
     /// Whether it takes every flow.

@@ -138,7 +138,7 @@ fn never(place: &RulePlace, guilty: &[usize]) -> Diagnostic {
     };
     let span = spans.first().copied().unwrap_or(place.line);
     let finding = Diagnostic::warning("", "rule-unreachable", span, message).help(help);
-    let others = spans.into_iter().skip(1);
+    let others = spans.into_iter().skip(1).take(3);
     let finding = others.fold(finding, |finding, other| {
         finding.related(other, "excludes it")
     });

@@ -6,7 +6,7 @@ use crate::routing::rule::DomainTest;
 pub(super) fn covers(one: &DomainTest, other: &DomainTest) -> bool {
     use DomainTest::{Full, Geosite, Keyword, Regex, SubdomainsOf, Suffix};
     match (one, other) {
-        (Regex(pattern), _) if fits_all(pattern) => true,
+        (Regex(pattern), _) if is_wide(pattern) => true,
         (Suffix(parent), Suffix(name) | SubdomainsOf(name) | Full(name)) => {
             name == parent || below(name, parent)
         }
@@ -63,7 +63,7 @@ pub(super) fn key(test: &DomainTest) -> Option<String> {
             name.clone()
         }
         DomainTest::Geosite { file, code, .. } => format!("{file}:{code}"),
-        DomainTest::Regex(pattern) if !fits_all(pattern) => format!("/{pattern}"),
+        DomainTest::Regex(pattern) if !is_wide(pattern) => format!("/{pattern}"),
         DomainTest::Regex(_) | DomainTest::Keyword(_) => return None,
     })
 }
@@ -87,21 +87,24 @@ pub(super) fn asks(test: &DomainTest) -> Vec<String> {
 
 /// Whether a pattern finds something in every name.
 pub(in crate::config) fn fits_all(pattern: &str) -> bool {
-    // What is longer says more than that.
-    if pattern.len() > 32 {
-        return false;
-    }
+    is_wide(pattern)
+        // What is longer says more than that.
+        || pattern.len() <= 32
+            && regex_syntax::parse(pattern).is_ok_and(|hir| {
+                let about = hir.properties();
+                about.minimum_len() == Some(0) && about.look_set().is_empty()
+            })
+}
+
+/// The same by its look: comparing lines must not cost a parser each time.
+fn is_wide(pattern: &str) -> bool {
     let bare = pattern.strip_prefix('^').unwrap_or(pattern);
     let bare = bare.strip_suffix('$').unwrap_or(bare);
-    let ends = pattern.len() - bare.len();
-    if matches!(bare, ".*" | ".+" | ".*?" | ".+?") || (bare == "." && ends < 2) {
-        return true;
+    match bare {
+        ".*" | ".+" | ".*?" | ".+?" => true,
+        "" | "." => pattern.len() - bare.len() < 2,
+        _ => false,
     }
-    let ends = ends < 2 && bare.is_empty();
-    ends || regex_syntax::parse(pattern).is_ok_and(|hir| {
-        let about = hir.properties();
-        about.minimum_len() == Some(0) && about.look_set().is_empty()
-    })
 }
 
 #[cfg(test)]
