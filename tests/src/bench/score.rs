@@ -5,28 +5,19 @@ use std::hint::black_box;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use honk_policy::id::{Family, Network, NodeId, Uuid};
-use honk_policy::score::{
-    AttemptId, Cand, Ctx, Engine, GroupKey, GroupMembers, Membership, Mode, NodeKey, Obs, Outcome,
-    Pick, Source, T, Target, Trials,
-};
+use honk_policy::score::{AttemptId, Engine, Mode, Obs, Outcome, Pick, Source, Trials};
+use warm::{GROUP, Warm, events, flow};
+
+#[path = "../../../honk/policy/tests/alloc/warm.rs"]
+mod warm;
 
 type Figure = (&'static str, f64, &'static str, f64);
 
-const GROUP: GroupKey = GroupKey(2);
+/// Seven minutes at twenty flows a second.
+const FLOWS: usize = 8400;
 const BATCH: usize = 64;
 const BATCHES: usize = 401;
 const THREADS: usize = 8;
-const HOSTS: [&str; 8] = [
-    "one.example",
-    "two.example",
-    "three.example",
-    "four.example",
-    "five.example",
-    "six.example",
-    "seven.example",
-    "eight.example",
-];
 
 /// Name, value, unit and target of each figure; smaller is better.
 pub(super) fn figures() -> Vec<Figure> {
@@ -36,13 +27,13 @@ pub(super) fn figures() -> Vec<Figure> {
         ("policy.score_rank_100", 100, 2500.0),
         ("policy.score_rank_1000", 1000, 6000.0),
     ] {
-        let mut group = Group::warm(leaves);
-        figures.push((name, group.rank(Trials::Forbidden), "ns", target));
+        let mut warm = Warm::new(leaves, FLOWS);
+        figures.push((name, rank(&mut warm, Trials::Forbidden), "ns", target));
         if leaves == 100 {
-            let with_trials = group.rank(Trials::Allowed);
+            let with_trials = rank(&mut warm, Trials::Allowed);
             figures.push(("policy.score_trial_100", with_trials, "ns", 3250.0));
-            figures.push(("policy.score_peek_100", group.peek(), "ns", 2500.0));
-            let [observe, finish] = group.report();
+            figures.push(("policy.score_peek_100", peek(&warm), "ns", 2500.0));
+            let [observe, finish] = report(&mut warm);
             figures.push(("policy.score_observe", observe, "ns", 600.0));
             figures.push(("policy.score_finish", finish, "ns", 600.0));
         }
@@ -53,166 +44,79 @@ pub(super) fn figures() -> Vec<Figure> {
     figures
 }
 
-/// A group whose serving pool is as large as demand makes it, with evidence about all of it.
-struct Group {
-    engine: Engine,
-    view: Vec<Cand>,
-    now: T,
-    flows: usize,
-}
-
-fn leaf(number: u128) -> NodeKey {
-    NodeId(Uuid::from_u128(number + 1)).into()
-}
-
-fn flow(number: usize) -> Ctx<'static> {
-    Ctx {
-        network: Network::Tcp,
-        family: Some(Family::V4),
-        target: Some(Target::Name(HOSTS[number % HOSTS.len()], 443)),
-        dead_filtered: 0,
-        joins: None,
-    }
-}
-
-impl Group {
-    /// Seven minutes at twenty flows a second.
-    fn warm(leaves: u128) -> Self {
-        let mut engine = Engine::new(1);
-        let members = GroupMembers {
-            group: GROUP,
-            leaves: (0..leaves).map(leaf).collect(),
-            finals: Vec::new(),
-        };
-        let membership = Membership {
-            generation: 1,
-            groups: vec![members],
-            dormant: Vec::new(),
-        };
-        engine.activate(T::START, &membership);
-        let cand = |n| Cand {
-            node: leaf(n),
-            member: n as u32,
-        };
-        let mut group = Self {
-            engine,
-            view: (0..leaves).map(cand).collect(),
-            now: T::from_secs(1),
-            flows: 0,
-        };
-        for _ in 0..8400 {
-            group.serve();
+/// Median of batches, nanoseconds for one ranking.
+fn rank(warm: &mut Warm, trials: Trials) -> f64 {
+    let batch = |_| {
+        let start = Instant::now();
+        let picks: [Option<Pick>; BATCH] = std::array::from_fn(|_| black_box(warm.ask(trials)));
+        let took = start.elapsed();
+        for attempt in picks.iter().flatten().filter_map(|pick| pick.attempt) {
+            warm.engine.release(warm.now, attempt);
         }
-        group
-    }
-
-    fn ask(&mut self, trials: Trials) -> Option<Pick> {
-        self.flows += 1;
-        let ctx = flow(self.flows);
-        let mode = Mode::Apply(trials);
-        self.engine.rank(self.now, GROUP, &ctx, &self.view, mode)
-    }
-
-    fn serve(&mut self) {
-        let pick = self.ask(Trials::Allowed);
-        if let Some(attempt) = pick.and_then(|pick| pick.attempt) {
-            run(&mut self.engine, self.now, attempt);
-        }
-        self.now = self.now.plus_nanos(50_000_000);
-    }
-
-    /// Median of batches, nanoseconds for one ranking.
-    fn rank(&mut self, trials: Trials) -> f64 {
-        let batch = |_| {
-            let start = Instant::now();
-            let picks: [Option<Pick>; BATCH] = std::array::from_fn(|_| black_box(self.ask(trials)));
-            let took = start.elapsed();
-            for attempt in picks.iter().flatten().filter_map(|pick| pick.attempt) {
-                self.engine.release(self.now, attempt);
-            }
-            took
-        };
-        median((0..BATCHES).map(batch).collect())
-    }
-
-    fn peek(&self) -> f64 {
-        let batch = |_| {
-            let start = Instant::now();
-            for number in 0..BATCH {
-                let ctx = flow(number);
-                black_box(self.engine.peek(self.now, GROUP, &ctx, &self.view));
-            }
-            start.elapsed()
-        };
-        median((0..BATCHES).map(batch).collect())
-    }
-
-    /// Nanoseconds for received data that is published, and for an end.
-    fn report(&mut self) -> [f64; 2] {
-        let mut took = [Vec::new(), Vec::new()];
-        for _ in 0..BATCHES {
-            let attempts = (0..BATCH).filter_map(|_| self.ask(Trials::Forbidden)?.attempt);
-            let attempts: Vec<AttemptId> = attempts.collect();
-            // A microsecond from call to call, so that decay is worked out every time.
-            let mut now = self.now;
-            let mut next = || {
-                now = now.plus_nanos(1000);
-                now
-            };
-            let engine = &mut self.engine;
-            let mut reporters = Vec::new();
-            for attempt in attempts {
-                let at = next();
-                if let Ok(work) = engine.begin(at, &attempt) {
-                    let reporter = engine.start(at, work, Source::Traffic);
-                    engine.observe(at, reporter, Obs::Setup);
-                    engine.observe(at, reporter, Obs::Tx { bytes: 9, at });
-                    reporters.push(reporter);
-                }
-            }
-            assert_eq!(reporters.len(), BATCH, "nothing is refused");
-            let start = Instant::now();
-            for reporter in &reporters {
-                let at = next();
-                engine.observe(at, *reporter, Obs::Rx { bytes: 900, at });
-            }
-            took[0].push(start.elapsed());
-            let start = Instant::now();
-            for reporter in &reporters {
-                engine.finish(next(), *reporter, Outcome::Success);
-            }
-            took[1].push(start.elapsed());
-            self.now = self.now.plus_nanos(50_000_000);
-        }
-        took.map(median)
-    }
-}
-
-/// A flow from begin to its end, as the daemon reports it.
-fn run(engine: &mut Engine, now: T, attempt: AttemptId) {
-    let Ok(work) = engine.begin(now, &attempt) else {
-        return;
+        took
     };
-    let reporter = engine.start(now, work, Source::Traffic);
-    for event in events(now) {
-        engine.observe(now, reporter, event);
-    }
-    engine.finish(now, reporter, Outcome::Success);
+    median((0..BATCHES).map(batch).collect())
 }
 
-fn events(at: T) -> [Obs; 4] {
-    let tx = Obs::Tx { bytes: 400, at };
-    let rx = Obs::Rx { bytes: 100_000, at };
-    [Obs::Setup, tx, Obs::FirstResponse, rx]
+fn peek(warm: &Warm) -> f64 {
+    let batch = |_| {
+        let start = Instant::now();
+        for number in 0..BATCH {
+            let ctx = flow(number);
+            black_box(warm.engine.peek(warm.now, GROUP, &ctx, &warm.view));
+        }
+        start.elapsed()
+    };
+    median((0..BATCHES).map(batch).collect())
+}
+
+/// Nanoseconds for received data that is published, and for an end.
+fn report(warm: &mut Warm) -> [f64; 2] {
+    let mut took = [Vec::new(), Vec::new()];
+    for _ in 0..BATCHES {
+        let attempts = (0..BATCH).filter_map(|_| warm.ask(Trials::Forbidden)?.attempt);
+        let attempts: Vec<AttemptId> = attempts.collect();
+        // A microsecond from call to call, so that decay is worked out every time.
+        let mut now = warm.now;
+        let mut next = || {
+            now = now.plus_nanos(1000);
+            now
+        };
+        let engine = &mut warm.engine;
+        let mut reporters = Vec::new();
+        for attempt in attempts {
+            let at = next();
+            if let Ok(work) = engine.begin(at, &attempt) {
+                let reporter = engine.start(at, work, Source::Traffic);
+                engine.observe(at, reporter, Obs::Setup);
+                engine.observe(at, reporter, Obs::Tx { bytes: 9, at });
+                reporters.push(reporter);
+            }
+        }
+        assert_eq!(reporters.len(), BATCH, "nothing is refused");
+        let start = Instant::now();
+        for reporter in &reporters {
+            let at = next();
+            engine.observe(at, *reporter, Obs::Rx { bytes: 900, at });
+        }
+        took[0].push(start.elapsed());
+        let start = Instant::now();
+        for reporter in &reporters {
+            engine.finish(next(), *reporter, Outcome::Success);
+        }
+        took[1].push(start.elapsed());
+        warm.now = warm.now.plus_nanos(50_000_000);
+    }
+    took.map(median)
 }
 
 /// Eight threads run flows against one engine as fast as they can. Microseconds of wall time for
 /// one flow of all, and how long the slowest of a hundred holds of the lock lasts.
 fn contended() -> [f64; 2] {
-    const FLOWS: usize = 4000;
-    let group = Group::warm(100);
-    let (now, view) = (group.now, group.view);
-    let engine = Mutex::new(group.engine);
+    const EACH: usize = 4000;
+    let warm = Warm::new(100, FLOWS);
+    let (now, view) = (warm.now, warm.view);
+    let engine = Mutex::new(warm.engine);
     let gate = Barrier::new(THREADS);
     let holds = Mutex::new(Vec::new());
     let held = |work: &mut dyn FnMut(&mut Engine), mine: &mut Vec<Duration>| {
@@ -222,10 +126,10 @@ fn contended() -> [f64; 2] {
         mine.push(start.elapsed());
     };
     let one_thread = |number: usize| {
-        let mut mine = Vec::with_capacity(FLOWS * 8);
+        let mut mine = Vec::with_capacity(EACH * 8);
         gate.wait();
         let start = Instant::now();
-        for count in 0..FLOWS {
+        for count in 0..EACH {
             let ctx = flow(count + number);
             let mut attempt = None;
             let mode = Mode::Apply(Trials::Allowed);
@@ -276,7 +180,7 @@ fn contended() -> [f64; 2] {
         .get(holds.len() * 99 / 100)
         .copied()
         .unwrap_or_default();
-    let flows = (FLOWS * THREADS) as f64;
+    let flows = (EACH * THREADS) as f64;
     [slowest.as_secs_f64() * 1e6 / flows, p99.as_secs_f64() * 1e6]
 }
 

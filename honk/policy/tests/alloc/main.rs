@@ -7,6 +7,7 @@ use std::{
 
 mod score;
 mod select;
+mod warm;
 
 thread_local! {
     /// Allocations of this thread.
