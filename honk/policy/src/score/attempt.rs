@@ -102,7 +102,7 @@ impl Engine {
         let Stage::Started(seen, source) = &mut work.stage else {
             return;
         };
-        let (found, source, kind) = (seen.end(now), *source, work.kind);
+        let (found, source) = (seen.end(now), *source);
         let seen = seen.seen();
         self.publish(now, handle, source, &found);
         if let (Source::Traffic, Some(verdict)) = (source, verdict(outcome, seen)) {
@@ -110,9 +110,7 @@ impl Engine {
                 engine.evidence.end(now, attempt, &held.cells, verdict);
             });
         }
-        if kind != Kind::Preparation {
-            self.settle(now, handle, settled(outcome, seen));
-        }
+        self.settle(now, handle, settled(outcome, seen));
         self.remove(handle);
     }
 

@@ -161,7 +161,7 @@ impl Ledger {
             .saturating_add(KEPT)
             .saturating_mul(CREDIT);
         let earned = self.earned.saturating_add(CREDIT / self.period);
-        self.earned = earned.min(most).max(self.earned);
+        self.earned = earned.min(most);
     }
 
     /// Original flows that a credit takes now.

@@ -83,3 +83,36 @@ impl Cohort {
         (self.live(now, fence) >= REPORTERS).then_some(end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(secs: u64) -> T {
+        T::from_secs(secs)
+    }
+
+    fn take(cohort: &mut Cohort, now: u64, at: u64) -> bool {
+        cohort.take(s(now), s(at), None, &mut None) != Credit::Rejected
+    }
+
+    #[test]
+    fn what_came_a_minute_ago_proves_nothing() {
+        assert!(take(&mut Cohort::default(), 100, 41));
+        assert!(!take(&mut Cohort::default(), 100, 40));
+        let mut cohort = Cohort::default();
+        assert!(take(&mut cohort, 100, 95));
+        assert!(take(&mut cohort, 154, 95), "no silence yet");
+        assert!(!take(&mut cohort, 154, 94), "too old next to now");
+    }
+
+    #[test]
+    fn a_silence_ends_a_minute_after_the_last_data() {
+        for (at, counts) in [(159, false), (160, true)] {
+            let mut cohort = Cohort::default();
+            assert!(take(&mut cohort, 100, 100));
+            assert_eq!(take(&mut cohort, 170, at), counts, "{at}");
+            assert_eq!((cohort.epoch, cohort.credits), (1, u8::from(counts)));
+        }
+    }
+}

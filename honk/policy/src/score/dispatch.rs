@@ -248,6 +248,7 @@ mod tests {
         score::{
             cell::{Layers, Scope, TargetScope},
             ids::{GroupKey, key},
+            wm::Perf,
         },
     };
 
@@ -324,6 +325,36 @@ mod tests {
             [1, 2].map(key),
             "selected before: no probe"
         );
+    }
+
+    #[test]
+    fn probes_count_where_the_selection_is_measured_alike() {
+        let store = crate::score::compare::Store::new();
+        let reading = crate::score::compare::Reading {
+            store: &store,
+            now: NOW,
+            scope: &Scope::TEST,
+        };
+        let row = |n: u128, scope: u64| {
+            let mut row = Row {
+                node: key(n),
+                index: n as usize,
+                ..Row::default()
+            };
+            let perf = Perf {
+                value: 30.0,
+                confidence: 1.0,
+            };
+            row.known.probes[0] = Some((scope, perf));
+            row
+        };
+        let walk = Walk {
+            beside: reading.beside(key(0)),
+            rows: &[row(0, 7), row(1, 7), row(2, 8)],
+            selection: 0,
+        };
+        let probes: Vec<_> = walk.order().pending().map(|p| p.facts.probe).collect();
+        assert_eq!(probes, [Some(30.0), None]);
     }
 
     #[test]

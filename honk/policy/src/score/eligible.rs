@@ -35,7 +35,7 @@ pub(super) fn mark(rows: &mut [Row]) {
         let reliability = known.reliability;
         row.eligible = if is_excluded(row, any_healthy) {
             false
-        } else if known.recovered && !known.unresolved {
+        } else if known.recovered {
             true
         } else if any_qualified {
             known.qualified && reliability.upper + BAND >= lower && reliability.rate + BAND >= rate
@@ -113,6 +113,44 @@ mod tests {
             marked(vec![row(1, 0.0, 0.0, 0), row(2, 0.0, 0.0, 0)]),
             [true; 2]
         );
+    }
+
+    #[test]
+    fn the_observed_rate_and_the_upper_bound_each_exclude() {
+        let sound = || row(1, 1000.0, 0.0, 0);
+        // Too few attempts to bound it, but one of five failed.
+        assert_eq!(marked(vec![sound(), row(2, 4.0, 1.0, 0)]), [true, false]);
+        // A rate close enough, but failed setups weigh three in the bounds.
+        let of = |failed_setups| {
+            let mut cell = Cell::new(1, None);
+            let marks = Marks {
+                ok: 300.0,
+                bad: 15.0,
+                set_up: 300.0,
+                not_set_up: failed_setups,
+            };
+            cell.mark(T::START, marks);
+            let layers = Layers {
+                group: Some(&cell),
+                ..Layers::default()
+            };
+            Row {
+                known: Snapshot::read(T::START, &Scope::TEST, layers),
+                ..row(2, 0.0, 0.0, 0)
+            }
+        };
+        assert_eq!(marked(vec![sound(), of(0.0)]), [true, true]);
+        assert_eq!(marked(vec![sound(), of(15.0)]), [true, false]);
+    }
+
+    #[test]
+    fn who_came_back_is_fit_whatever_its_record() {
+        let mut back = row(2, 5.0, 20.0, 0);
+        assert_eq!(marked(vec![row(1, 100.0, 0.0, 0), back]), [true, false]);
+        back.known.recovered = true;
+        assert_eq!(marked(vec![row(1, 100.0, 0.0, 0), back]), [true, true]);
+        back.known.streak = 3;
+        assert_eq!(marked(vec![row(1, 100.0, 0.0, 0), back]), [true, false]);
     }
 
     proptest! {

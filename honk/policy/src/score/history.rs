@@ -203,6 +203,33 @@ mod tests {
     }
 
     #[test]
+    fn a_history_goes_with_the_leaf_before_too_and_stays_while_it_is_used() {
+        let (mut history, mut targets) = (History::new(), Targets::new(0));
+        let all = scope(TargetScope::Any);
+        for n in [2, 1] {
+            history.commit(&mut targets, &all, node(n));
+        }
+        history.retain(&mut targets, |_, n| n != node(3));
+        assert_eq!(history.current(&all), Some(node(1)));
+        history.retain(&mut targets, |_, n| n != node(2));
+        assert_eq!(history.current(&all), None);
+        let mut commit = |history: &mut History, port| {
+            let id = targets.intern(Target::Name("a.example", port));
+            history.commit(&mut targets, &scope(TargetScope::One(id)), node(1));
+            id
+        };
+        let first = commit(&mut history, 1);
+        let second = commit(&mut history, 2);
+        for port in 3..=HISTORY as u16 {
+            commit(&mut history, port);
+        }
+        commit(&mut history, 1);
+        commit(&mut history, HISTORY as u16 + 1);
+        let known = |id| history.current(&scope(TargetScope::One(id))).is_some();
+        assert!(known(first) && !known(second));
+    }
+
+    #[test]
     fn histories_are_bounded_and_let_go_of_their_targets() {
         let (mut history, mut targets) = (History::new(), Targets::new(0));
         for port in 0..HISTORY as u16 + 10 {

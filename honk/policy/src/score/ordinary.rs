@@ -157,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn the_best_one_is_held_against_any_comparison() {
+        let rows = vec![row(1, 1.05), row(2, 1.03), row(3, 1.01)];
+        let one = [None, gain(0.001, false)];
+        assert_eq!(held(&rows, one), (0, Reason::IncumbentHeld));
+        let reason = Reason::InsufficientEvidenceHeld;
+        assert_eq!(held(&rows, [None, None]), (0, reason));
+    }
+
+    #[test]
     fn the_greatest_gain_that_clears_the_margin_is_promoted() {
         let reason = Reason::PerformanceWinner;
         let both = [gain(0.005, false), gain(0.006, true)];

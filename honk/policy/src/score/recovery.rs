@@ -160,6 +160,27 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_ends_the_lease() {
+        let mut cell = Cell::new(1, None);
+        cell.lease_until = Some(s(200));
+        failed(&mut cell, s(100), s(90));
+        assert_eq!(cell.lease_until, None);
+    }
+
+    #[test]
+    fn the_first_failure_after_a_recovery_pauses_whenever_its_work_began() {
+        let mut cell = Cell::new(1, None);
+        failed(&mut cell, s(100), s(90));
+        for now in [110, 120, 130, 140] {
+            receive(&mut cell, now);
+        }
+        assert_eq!((cell.backoff_step, cell.explore_not_before), (0, None));
+        failed(&mut cell, s(150), s(95));
+        assert_eq!(cell.backoff_step, 1);
+        assert_eq!(cell.explore_not_before, Some(s(450)));
+    }
+
+    #[test]
     fn data_from_before_a_newer_fence_of_the_group_cell_is_nothing() {
         let mut cell = Cell::new(1, None);
         assert!(!received(&mut cell, s(50), s(40), Some(s(45)), &mut None));

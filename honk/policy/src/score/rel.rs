@@ -147,6 +147,10 @@ mod tests {
         near(rate(group, family, Some(counts(8.0, 1.0))), 0.96);
         near(rate(group, family, Some(counts(4.0, 1.0))), 0.966_798);
         near(rate(counts(100.0, 2.0), Some(counts(0.0, 8.0)), None), 0.5);
+        near(
+            rate(counts(100.0, 0.0), Some(counts(0.0, 7.6)), None),
+            0.05 + 0.95 * 8.0 / 15.6,
+        );
         near(rate(counts(20.0, 0.0), None, None), 1.0);
         near(rate(counts(0.0, 0.0), None, None), 0.5);
     }

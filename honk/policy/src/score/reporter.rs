@@ -268,6 +268,43 @@ mod tests {
     }
 
     #[test]
+    fn data_from_before_the_setup_proves_nothing() {
+        let mut reporter = Reporter::new(at(0), true);
+        reporter.see(at(10), tx(10));
+        reporter.see(at(20), Obs::Setup);
+        assert_eq!(reporter.see(at(25), rx(15)).rx, None);
+        assert_eq!(reporter.see(at(26), rx(20)).rx, Some(at(20)));
+    }
+
+    #[test]
+    fn an_answer_told_with_its_send_begins_the_second_of_silence() {
+        let mut reporter = Reporter::new(at(0), true);
+        reporter.see(at(20), Obs::Setup);
+        reporter.see(at(40), rx(40));
+        assert_eq!(reporter.see(at(45), tx(30)).rx, Some(at(40)));
+        assert_eq!(reporter.see(at(1044), rx(1044)).rx, None);
+        assert_eq!(reporter.see(at(1045), rx(1045)).rx, Some(at(1045)));
+    }
+
+    #[test]
+    fn directions_are_not_added_up_and_a_window_needs_a_response() {
+        let mut reporter = running();
+        let tx_of = |bytes: u64, millis: u64| Obs::Tx {
+            bytes,
+            at: at(millis),
+        };
+        reporter.see(at(1050), rx_of(40_000, 1050));
+        let both = reporter.see(at(1100), tx_of(40_000, 1100));
+        assert_eq!((both.up, both.down), (None, None));
+        let told = reporter.see(at(2050), rx_of(39_900, 2050));
+        assert_eq!((told.up, told.down), (None, Some(40_000.0)));
+        let mut unanswered = Reporter::new(at(0), true);
+        unanswered.see(at(0), Obs::Setup);
+        unanswered.see(at(10), tx(10));
+        assert_eq!(unanswered.see(at(2000), rx_of(90_000, 2000)).down, None);
+    }
+
+    #[test]
     fn a_window_needs_bytes_a_second_and_both_directions() {
         let mut reporter = running();
         let early = reporter.see(at(800), rx_of(200_000, 800));

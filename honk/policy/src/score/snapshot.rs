@@ -232,3 +232,129 @@ fn recovered(now: T, cell: &Cell, fence: Option<T>) -> bool {
         && cell.cohort.credits >= REPORTERS
         && is_leased(now, cell, fence)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        id::{Family, Network},
+        score::{
+            cell::TargetScope,
+            ids::{GroupKey, TargetId},
+        },
+    };
+
+    const NOW: T = T::from_secs(1000);
+
+    fn scope(family: Option<Family>, target: TargetScope) -> Scope {
+        Scope {
+            group: GroupKey(1),
+            network: Network::Tcp,
+            family,
+            target,
+        }
+    }
+
+    fn one_target() -> Scope {
+        scope(Some(Family::V4), TargetScope::One(TargetId(1)))
+    }
+
+    fn read(scope: &Scope, [group, family, exact]: [&Cell; 3]) -> Snapshot {
+        let layers = Layers {
+            group: Some(group),
+            family: Some(family),
+            exact: Some(exact),
+        };
+        Snapshot::read(NOW, scope, layers)
+    }
+
+    fn blank() -> Cell {
+        Cell::new(1, None)
+    }
+
+    /// Four attempts received data just now.
+    fn usable() -> Cell {
+        let mut cell = blank();
+        for _ in 0..4 {
+            cell.cohort.take(NOW, NOW, None, &mut None);
+        }
+        cell
+    }
+
+    fn recovered() -> Cell {
+        let mut cell = usable();
+        cell.failed_at = Some(T::from_secs(900));
+        cell.lease_until = Some(T::from_secs(1060));
+        cell
+    }
+
+    #[test]
+    fn a_target_is_usable_by_its_own_flows_alone() {
+        let all = [&usable(), &usable(), &blank()];
+        let seen = read(&one_target(), all);
+        assert_eq!((seen.credits, seen.usable_until), (0, None));
+        assert!(seen.family_usable);
+        let family = read(&scope(Some(Family::V4), TargetScope::Any), all);
+        assert_eq!((family.credits, family.usable_until.is_some()), (4, true));
+        let group = scope(None, TargetScope::Any);
+        assert_eq!(read(&group, [&blank(), &usable(), &usable()]).credits, 0);
+    }
+
+    #[test]
+    fn a_recovery_counts_in_its_scope_while_no_layer_is_unresolved() {
+        let is = |scope: &Scope, cells: [&Cell; 3]| read(scope, cells).recovered;
+        let all = scope(Some(Family::V4), TargetScope::Any);
+        let cases = [
+            ([recovered(), blank(), blank()], [false, true]),
+            ([blank(), recovered(), blank()], [false, true]),
+            ([blank(), blank(), recovered()], [true, false]),
+        ];
+        for (cells, want) in cases {
+            let [group, family, exact] = &cells;
+            let found = [one_target(), all].map(|scope| is(&scope, [group, family, exact]));
+            assert_eq!(found, want);
+        }
+        let mut failing = blank();
+        failing.streak = 1;
+        assert!(!is(&one_target(), [&failing, &blank(), &recovered()]));
+        let mut expired = recovered();
+        expired.lease_until = Some(NOW);
+        assert!(!is(&one_target(), [&blank(), &blank(), &expired]));
+    }
+
+    #[test]
+    fn a_fence_of_the_node_voids_what_its_targets_had() {
+        let mut exact = recovered();
+        exact.response.record(NOW, 20.0);
+        exact.degraded_at = Some(T::from_secs(990));
+        let mut fenced = blank();
+        fenced.fence = Some(NOW);
+        let before = read(&one_target(), [&blank(), &blank(), &exact]);
+        assert!(before.qualified && before.recovered && before.usable_until.is_some());
+        assert!(before.response.target.is_some() && before.degraded_at.is_some());
+        let after = read(&one_target(), [&fenced, &blank(), &exact]);
+        assert!(!after.qualified && !after.recovered && after.usable_until.is_none());
+        assert!(after.response.target.is_none() && after.degraded_at.is_none());
+    }
+
+    #[test]
+    fn a_sudden_slowness_counts_two_minutes_and_a_hint_one() {
+        let slow = |secs| {
+            let mut exact = blank();
+            exact.degraded_at = Some(T::from_secs(secs));
+            read(&one_target(), [&blank(), &blank(), &exact]).degraded_at
+        };
+        assert_eq!((slow(880), slow(881)), (None, Some(T::from_secs(881))));
+        let pressed = |secs| {
+            let mut group = blank();
+            group.pressure[1].at = Some(T::from_secs(secs));
+            let seen = read(&one_target(), [&group, &blank(), &blank()]);
+            assert_eq!(seen.degraded_at, seen.pressed_at);
+            seen.pressed_at
+        };
+        assert_eq!(
+            (pressed(940), pressed(941)),
+            (None, Some(T::from_secs(941)))
+        );
+    }
+}

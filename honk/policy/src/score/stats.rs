@@ -159,6 +159,7 @@ impl BudgetStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::outcome::Settled;
 
     #[test]
     fn families_are_added_up_and_the_fastest_period_shows() {
@@ -181,5 +182,23 @@ mod tests {
             ..BudgetStats::default()
         };
         assert_eq!(stats, expected);
+    }
+
+    #[test]
+    fn the_shortest_period_of_a_family_is_told() {
+        let now = T::from_secs(1000);
+        let slow = Ledger::new(2);
+        let mut fast = Ledger::new(2);
+        for attempt in 1..=3 {
+            fast.settle(now, attempt, Settled::Success, 5.0);
+        }
+        for ledgers in [[&slow, &fast], [&fast, &slow]] {
+            let mut stats = BudgetStats::default();
+            for ledger in ledgers {
+                stats.add(now, ledger, 5.0);
+            }
+            assert_eq!((stats.earning_period, stats.scopes), (8, 2));
+            assert_eq!(stats.cold_allowance, 4);
+        }
     }
 }

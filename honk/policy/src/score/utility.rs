@@ -224,6 +224,8 @@ mod tests {
         assert_eq!(gains(others), [0.0, 0.0]);
         let shared = vec![probed(1, 7, 50.0), probed(2, 7, 100.0), row(3, |_| {})];
         assert_eq!(gains(shared), [30.0, 15.0, 0.0]);
+        let stranger = vec![probed(1, 7, 50.0), probed(2, 7, 100.0), probed(3, 8, 10.0)];
+        assert_eq!(gains(stranger), [30.0, 15.0, 0.0]);
         let mut unfit = vec![probed(1, 7, 50.0), probed(2, 7, 100.0)];
         unfit[1].eligible = false;
         assert_eq!(gains(unfit), [0.0, 0.0]);

@@ -171,6 +171,10 @@ mod tests {
         let shared = a.shared(&b, when(40)).unwrap();
         assert_eq!(shared.values, [10.0, 30.0]);
         assert!(a.shared(&ring(&[(31, 1.0)]), when(40)).is_none());
+        // An old block in the place of a new one is not the same block.
+        let (new, old) = (ring(&[(61, 10.0)]), ring(&[(1, 20.0)]));
+        assert!(new.shared(&old, when(62)).is_none());
+        assert!(old.shared(&new, when(62)).is_none());
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl Side {
 }
 
 impl Run {
+    #[cfg(test)]
+    pub(super) fn ready(&self) -> usize {
+        usize::from(self.ready)
+    }
+
     /// Whether a cell of it can be a side of a pair now. Some such run may not, never the reverse.
     pub(super) fn may_pair(&self, now: T) -> bool {
         self.ready > 0 && self.ends > Some(now)

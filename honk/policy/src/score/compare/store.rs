@@ -374,6 +374,21 @@ impl Store {
         });
     }
 
+    /// Panics unless every side knows how many of its cells may pair.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        for (_, cell) in self.cells.iter() {
+            let run = self.sides.get(cell.side).map(|side| side.run(cell.place));
+            let run = run.expect("a cell has a side");
+            let cells = self.sides.slots(run).iter();
+            let ready = cells.filter(|slot| {
+                let cell = self.cells.get(u32::from(**slot));
+                cell.expect("in the order").is_ready()
+            });
+            assert_eq!(run.ready(), ready.count());
+        }
+    }
+
     /// Size, and what was removed or refused so far.
     pub(in crate::score) fn stats(&self) -> ComparisonStats {
         let bytes = size_of::<Self>()

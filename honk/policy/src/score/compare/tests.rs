@@ -477,6 +477,55 @@ fn what_was_touched_last_stays() {
 }
 
 #[test]
+fn a_merged_pair_is_as_weak_as_its_weakest_target() {
+    let mut world = World::new();
+    for node in [world.a, world.b] {
+        world.respond(node, 2, 1, 50.0);
+    }
+    for node in [world.a, world.b] {
+        world.respond(node, 1, 20, 50.0);
+    }
+    let pair = world.common(21).unwrap().response.unwrap();
+    assert_eq!((pair.last, pair.expires), (secs(1), secs(61)));
+    for node in [world.a, world.b] {
+        let key = world.key(node, 1);
+        for reporter in 5..=8 {
+            world.take(key, sample(Metric::Response, 40, 50.0, reporter));
+        }
+    }
+    let alone = world.exact(41, 1).unwrap().response.unwrap();
+    assert_eq!(alone.reporters, 8);
+    let pair = world.common(41).unwrap().response.unwrap();
+    assert_eq!((pair.reporters, pair.last), (4, secs(1)));
+}
+
+#[test]
+fn a_late_sample_shortens_nothing() {
+    let mut world = World::new();
+    for node in [world.a, world.b] {
+        world.respond(node, 2, 1, 50.0);
+        world.respond(node, 1, 40, 50.0);
+        let key = CmpKey::Traffic(world.key(node, 1));
+        let late = sample(Metric::Response, 2, 50.0, 9);
+        world.store.record(&mut world.targets, secs(41), key, late);
+    }
+    assert_eq!(values(&world.common(70).unwrap()), (50.0, 50.0));
+}
+
+#[test]
+fn a_new_cell_has_nothing_of_the_one_before_in_its_place() {
+    let mut world = World::new();
+    world.respond(world.b, 3, 1, 50.0);
+    world.respond(world.a, 1, 1, 50.0);
+    let old = world.key(world.a, 1);
+    world.store.forget_exact(&mut world.targets, &old);
+    let key = world.key(world.a, 3);
+    world.take(key, sample(Metric::Response, 1, 50.0, 9));
+    assert_eq!(world.exact(1, 3), None);
+    world.store.check();
+}
+
+#[test]
 fn cells_stay_findable_while_others_come_and_go() {
     let mut world = World::new();
     let mut kept: Vec<(u128, usize)> = Vec::new();
@@ -490,6 +539,7 @@ fn cells_stay_findable_while_others_come_and_go() {
             world.store.forget_exact(&mut world.targets, &key);
             kept.retain(|k| *k != gone);
         }
+        world.store.check();
     }
     kept.sort_unstable();
     kept.dedup();

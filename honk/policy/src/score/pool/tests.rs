@@ -205,6 +205,31 @@ fn who_stays_away_from_views_is_replaced() {
 }
 
 #[test]
+fn who_stays_away_leaves_at_the_next_look_though_nobody_follows() {
+    let (mut pool, ten) = three_of_ten();
+    let left = &ten[..2];
+    pool.adopt(at(100), &view(left));
+    pool.served(at(100), key(2));
+    assert_eq!(members(&pool), keys([0, 2, 1]));
+    let mut early = pool.clone();
+    early.commit(at(300), left, 0, 0.0);
+    assert_eq!(members(&early), keys([0, 1]));
+    // One that has just gone missing stays.
+    pool.adopt(at(280), &view(&ten));
+    pool.adopt(at(290), &view(left));
+    pool.commit(at(300), left, 0, 0.0);
+    assert!(pool.contains(key(2)));
+}
+
+#[test]
+fn the_turn_passes_over_who_fails() {
+    let (mut pool, mut ten) = three_of_ten();
+    ten[3].failed = true;
+    pool.commit(at(600), &ten, 0, 0.0);
+    assert_eq!(members(&pool), keys([0, 1, 4]));
+}
+
+#[test]
 fn a_view_without_any_member_makes_a_new_pool() {
     let (mut pool, ten) = three_of_ten();
     let others = &ten[5..7];

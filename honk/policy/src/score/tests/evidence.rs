@@ -9,7 +9,7 @@ use super::{
 };
 use crate::id::{Domain, Family, Network};
 
-fn target(world: &World, number: u8) -> TargetScope {
+pub(super) fn target(world: &World, number: u8) -> TargetScope {
     let text = name(number);
     let target = super::super::Target::Name(&text, 443);
     let id = world.engine.evidence.targets.find(target);
@@ -17,7 +17,7 @@ fn target(world: &World, number: u8) -> TargetScope {
 }
 
 /// Cells of a leaf for a target over TCP and IPv4.
-fn layers(world: &World, leaf: u8, number: u8) -> Layers<'_> {
+pub(super) fn layers(world: &World, leaf: u8, number: u8) -> Layers<'_> {
     let scope = Scope {
         group: GroupKey(1),
         network: Network::Tcp,
@@ -27,19 +27,19 @@ fn layers(world: &World, leaf: u8, number: u8) -> Layers<'_> {
     world.engine.evidence.cells.layers(&scope, node(leaf))
 }
 
-fn planned(world: &mut World, flow: Flow, leaf: u8, mode: Mode) -> AttemptId {
+pub(super) fn planned(world: &mut World, flow: Flow, leaf: u8, mode: Mode) -> AttemptId {
     let pick = world.rank(flow, &cands(&[leaf]), mode).unwrap();
     pick.attempt.unwrap()
 }
 
 /// An attempt on the wire.
-fn started(world: &mut World, flow: Flow, leaf: u8) -> ReporterId {
+pub(super) fn started(world: &mut World, flow: Flow, leaf: u8) -> ReporterId {
     let attempt = planned(world, flow, leaf, Mode::Fixed);
     let work = world.engine.begin(world.now, &attempt).unwrap();
     world.engine.start(world.now, work, Source::Traffic)
 }
 
-fn serve(world: &mut World, flow: Flow, leaf: u8, millis: u64) {
+pub(super) fn serve(world: &mut World, flow: Flow, leaf: u8, millis: u64) {
     let pick = world.rank(flow, &cands(&[leaf]), Mode::Fixed).unwrap();
     world.run(pick, |_| (Outcome::Success, millis));
 }
@@ -147,6 +147,19 @@ fn sudden_slowness_of_a_settled_target_is_noted_on_it_alone() {
         serve(&mut world, other, 0, millis);
     }
     assert_eq!(layers(&world, 0, 2).exact.unwrap().degraded_at, None);
+}
+
+#[test]
+fn half_more_than_the_mean_is_no_sudden_slowness_yet() {
+    for (millis, degraded) in [(140, false), (141, true)] {
+        let mut world = World::new(&[&[0, 1]]);
+        for _ in 0..4 {
+            serve(&mut world, WEB, 0, 90);
+        }
+        serve(&mut world, WEB, 0, millis);
+        let exact = layers(&world, 0, 1).exact.unwrap();
+        assert_eq!(exact.degraded_at.is_some(), degraded);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod bounds;
 mod compared;
 mod evidence;
+mod lifecycle;
 mod machine;
 mod reports;
 mod stories;

@@ -213,6 +213,32 @@ fn a_leaf_that_left_the_pool_is_refused_and_refunded() {
 }
 
 #[test]
+fn a_leaf_that_lost_its_place_before_its_work_began_is_refused() {
+    let leaves = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+    let mut world = World::new(&[&leaves]);
+    let view = cands(&leaves);
+    let first = world.rank(WEB, &view, NO_TRIALS).unwrap();
+    assert_eq!(first.node, node(0));
+    let pinned = world.rank(WEB, &cands(&[0]), Mode::Fixed).unwrap();
+    for _ in 0..3 {
+        let pick = world.rank(WEB, &cands(&[0]), Mode::Fixed).unwrap();
+        world.run(pick, |_| (Outcome::NodeFailure, 0));
+    }
+    // The next choice replaces who fails.
+    let next = world.rank(WEB, &view, NO_TRIALS).unwrap();
+    assert_ne!(next.node, node(0));
+    let now = world.now;
+    let refused = world.engine.begin(now, &first.attempt.unwrap());
+    assert_eq!(refused, Err(Refused::Cancelled));
+    let stats = world.engine.stats(now);
+    assert_eq!(stats.groups[0].tcp.budget.business_starts, 3);
+    // A leaf that was decided elsewhere needs no place.
+    assert!(world.engine.begin(now, &pinned.attempt.unwrap()).is_ok());
+    assert!(world.engine.begin(now, &next.attempt.unwrap()).is_ok());
+    assert_eq!(world.engine.dropped().attempts, 2);
+}
+
+#[test]
 fn an_attempt_that_waited_a_minute_goes_on_without_a_score() {
     let mut world = World::new(&[&[0, 1, 2]]);
     let pick = world.rank(WEB, &cands(&[0, 1, 2]), APPLY).unwrap();

@@ -136,16 +136,20 @@ impl World {
         self.engine.probe(self.now, sample);
     }
 
-    pub(super) fn press(&mut self, number: u8) {
-        let hint = PressureHint {
+    /// Longer round trips to a leaf's server, seen now.
+    pub(super) fn hint(&self, number: u8) -> PressureHint {
+        PressureHint {
             node: node(number),
             network: Network::Tcp,
             carrier: Family::V4,
             at: self.now,
             rtt: true,
             loss: false,
-        };
-        self.engine.pressure(self.now, hint);
+        }
+    }
+
+    pub(super) fn press(&mut self, number: u8) {
+        self.engine.pressure(self.now, self.hint(number));
     }
 
     /// A flow from rank to its end: setup after 10 ms, an answer after `response` more, then
