@@ -17,6 +17,7 @@ pub mod meter;
 pub mod missing;
 pub mod netns;
 pub mod scene;
+pub mod score_lab;
 pub mod serve;
 pub mod sim;
 pub mod skip;

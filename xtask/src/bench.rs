@@ -9,7 +9,7 @@ use crate::{bench_alone, lab, peers, setup, sh};
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// direct, relay, udp, datapath, packets, policy, probes, geo, config, score; all when none is named
+    /// direct, relay, udp, datapath, packets, policy, probes, score-lab, geo, config, score; all when none is named
     cases: Vec<String>,
     /// Fewer seconds per run (still at least five runs)
     #[arg(long)]
@@ -19,8 +19,15 @@ pub(crate) struct Args {
     json: Option<String>,
 }
 
-const IN_LAB: [&str; 7] = [
-    "direct", "relay", "udp", "datapath", "packets", "policy", "probes",
+const IN_LAB: [&str; 8] = [
+    "direct",
+    "relay",
+    "udp",
+    "datapath",
+    "packets",
+    "policy",
+    "probes",
+    "score-lab",
 ];
 
 /// Plays Score against other policies: nothing is measured, so it ends in a table.

@@ -5,10 +5,16 @@
 //! yet (traffic rates of a node) are left out rather than invented.
 
 mod node;
+pub(crate) mod score;
+mod stats;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::node::{Health, Node, PathHealth, Sample, whole_ms};
+use self::score::ScoreVerification;
+pub(crate) use self::{
+    node::{Health, Node, PathHealth, Sample, whole_ms},
+    stats::{OutboundStats, Stats},
+};
 
 use crate::app::kernel::{Interface, MapUse};
 
@@ -168,7 +174,7 @@ pub(crate) struct Page<T> {
 }
 
 /// A value for each network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PerNet<T> {
     pub(crate) tcp: T,
     pub(crate) udp: T,
@@ -209,6 +215,9 @@ pub(crate) struct Group {
     pub(crate) leaf_count: usize,
     pub(crate) selection: PerNet<Sel>,
     pub(crate) selection_revision: u64,
+    /// Of a group with the policy `score`.
+    #[serde(rename = "scoreVerification", default)]
+    pub(crate) score_verification: Option<PerNet<ScoreVerification>>,
     /// Changes with what is configured, not with what is selected.
     pub(crate) revision: String,
     pub(crate) traffic: Traffic,

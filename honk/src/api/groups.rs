@@ -32,6 +32,7 @@ use super::{
     etag::{self, Tagged},
     mask::Mask,
     query::{self, Nothing, Paging, Params},
+    score,
 };
 use crate::{
     app::{
@@ -243,6 +244,7 @@ pub(super) fn shown(shared: &Shared, snapshot: &Snapshot, view: &GroupView) -> T
 
 /// What is told about groups besides themselves.
 struct Facts<'a> {
+    engine: &'a Engine,
     stats: Stats,
     mask: &'a Mask,
     snapshot: &'a Snapshot,
@@ -251,6 +253,7 @@ struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn of(shared: &'a Shared, snapshot: &'a Snapshot) -> Self {
         Self {
+            engine: &shared.engine,
             stats: shared.engine.registry.stats().into_iter().collect(),
             mask: &shared.mask,
             snapshot,
@@ -273,6 +276,7 @@ impl<'a> Facts<'a> {
         Group {
             check_interval_s: automatic.then_some(timing.interval.as_secs()),
             idle_timeout_effective_s: timing.idle.map_or(0, |idle| idle.as_secs()),
+            score_verification: score::verified_group(self.engine, self.snapshot, view),
             ..written
         }
     }
@@ -350,6 +354,7 @@ fn document(view: &GroupView, stats: &Stats, mask: &Mask) -> Group {
             udp: sel(&view.udp),
         },
         selection_revision: view.selection_revision,
+        score_verification: None,
         revision: revision(view),
         traffic: traffic(stats.get(view.name.as_str())),
         warnings: view.warnings.iter().map(diag::placeless).collect(),

@@ -15,9 +15,9 @@ use honk_policy::{
 use super::{
     Shared,
     error::ApiError,
-    events, guard, layer, metrics_health,
+    events, guard, layer, metrics_health, metrics_score,
     query::{Nothing, Params},
-    seats, server, status,
+    seats, server, stats, status,
 };
 use crate::{
     app::{
@@ -74,6 +74,7 @@ fn page(engine: &Engine, streams: usize) -> Result<Vec<u8>, prometheus::Error> {
     kernel(engine, &mut page);
     flows(engine, &mut page);
     groups(engine, &mut page);
+    metrics_score::score(engine, &mut page);
     subscriptions(engine, &mut page);
     dns(engine, &mut page);
     metrics_health::health(engine, &mut page);
@@ -279,16 +280,10 @@ fn flows(engine: &Engine, page: &mut Page) {
     let missed = counters.handoff_miss.load(Ordering::Relaxed);
     page.count(&names::HANDOFF_MISS, &[], missed);
     names_of_flows(engine, page);
-    let mut live: BTreeMap<(Arc<str>, &str), (u64, u64)> = BTreeMap::new();
-    for flow in engine.registry.list() {
-        let key = (Arc::clone(&flow.outbound), flow.flow.network.name());
-        let sum = live.entry(key).or_default();
-        sum.0 += flow.counters.up.load(Ordering::Relaxed);
-        sum.1 += flow.counters.down.load(Ordering::Relaxed);
-    }
-    for (outbound, stats) in engine.registry.stats() {
+    let live = stats::live(engine);
+    for (outbound, counted) in engine.registry.stats() {
         for network in [Network::Tcp, Network::Udp] {
-            let (net, name) = (stats.of(network), network.name());
+            let (net, name) = (counted.of(network), network.name());
             let labels = [name, &*outbound];
             page.count(
                 &names::CONNECTIONS,

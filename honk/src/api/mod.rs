@@ -21,14 +21,17 @@ pub(crate) mod mask;
 mod measure;
 mod metrics;
 mod metrics_health;
+mod metrics_score;
 mod nodes;
 mod patch;
 mod ping_settings;
 mod query;
 mod reload;
 mod samples;
+mod score;
 mod seats;
 pub(crate) mod server;
+mod stats;
 mod status;
 mod subscriptions;
 pub(crate) mod tcp;
@@ -205,6 +208,7 @@ fn everything() -> Router<Shared> {
         .route("/dns/map", get(dns::map))
         .route("/trace/flows", get(trace::flows));
     supervised()
+        .route("/stats", get(stats::stats))
         .route("/api/v1", get(status::discovery))
         .nest("/api/v1/", api)
         .merge(clash::routes())

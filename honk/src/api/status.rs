@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Paths of this version.
-const LINKS: [&str; 15] = [
+const LINKS: [&str; 16] = [
     "/api/v1/status",
     "/api/v1/groups",
     "/api/v1/nodes",
@@ -40,6 +40,7 @@ const LINKS: [&str; 15] = [
     "/api/v1/config/validate",
     "/api/v1/datapath",
     "/api/v1/trace/flows",
+    "/stats",
     "/proxies",
     "/group",
     "/metrics",

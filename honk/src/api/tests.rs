@@ -4,6 +4,7 @@ mod banner;
 mod switch;
 
 mod measure;
+mod score;
 
 use axum::{
     body::Body,
@@ -110,6 +111,7 @@ async fn no_route_takes_a_parameter_that_it_does_not_know() {
         get("/api/v1/config"),
         get("/api/v1/datapath"),
         get("/api/v1/dns/map"),
+        get("/stats"),
         get("/metrics"),
         get("/healthz"),
         get("/readyz"),

@@ -1,4 +1,4 @@
-//! `honk group`: list, show, select, test, unpin.
+//! `honk group`: list, show, explain, select, test, unpin.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,16 @@ use super::{
     Session,
     args::{self, Scope},
     exit::{Exit, Failure},
-    latency, lookup, measure as runs,
+    explain, latency, lookup, measure as runs,
     output::clean,
+    score,
     table::{Align, Table, bytes, plain},
     watch,
 };
-use crate::api::doc::{Diag, Group, PerNet, Sel, SelectionResult};
+use crate::api::doc::{
+    Diag, Group, PerNet, Sel, SelectionResult, Stats,
+    score::{ScoreGroup, ScoreVerification},
+};
 
 /// Runs one of the subcommands.
 pub(crate) async fn run(session: &Session, command: args::Group) -> Result<Exit, Failure> {
@@ -23,6 +27,7 @@ pub(crate) async fn run(session: &Session, command: args::Group) -> Result<Exit,
         args::Group::Show { group, watch } => {
             watch::redraw(session, watch, || show(session, &group)).await?;
         }
+        args::Group::Explain { group } => explain(session, &group).await?,
         args::Group::Select {
             group,
             member,
@@ -64,11 +69,12 @@ async fn list(session: &Session) -> Result<(), Failure> {
     ]);
     for g in &groups {
         let alive = g.members.iter().filter(|m| m.eligible.tcp.ok).count();
+        let known = g.score_verification.as_ref();
         table.cells(vec![
             plain(&g.name),
             plain(&g.policy),
-            plain(selection(&g.selection.tcp)),
-            plain(selection(&g.selection.udp)),
+            plain(with_state(&g.selection.tcp, known.map(|k| &k.tcp))),
+            plain(with_state(&g.selection.udp, known.map(|k| &k.udp))),
             latency::cell(g.selection.tcp.delay_ms),
             plain(format!("{alive}/{}", g.members.len())),
             plain(g.traffic.active.to_string()),
@@ -81,9 +87,14 @@ async fn list(session: &Session) -> Result<(), Failure> {
 
 async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     let group = find(session, name).await?;
+    let counters = counters(session, &group).await?;
     let out = &session.out;
     if out.json {
-        return out.document("group.show/1", &group, &group.warnings);
+        let shown = Shown {
+            group: &group,
+            score: counters.as_ref(),
+        };
+        return out.document("group.show/1", &shown, &group.warnings);
     }
     let mut text = format!(
         "{} ({}, id {}, ordinal {}, kernel slot {})\n",
@@ -113,6 +124,9 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     }
     for warning in &group.warnings {
         text.push_str(&format!("  warning: {}\n", clean(&warning.message)));
+    }
+    if let Some(known) = &group.score_verification {
+        text.push_str(&score::table(known, counters.as_ref(), out));
     }
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -146,6 +160,45 @@ async fn show(session: &Session, name: &str) -> Result<(), Failure> {
     }
     text.push_str(&table.render(out));
     out.text(&text)
+}
+
+/// A group with its counters, which are shown beside it.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    group: &'a Group,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<&'a ScoreGroup>,
+}
+
+/// The counters of a Score group.
+async fn counters(session: &Session, group: &Group) -> Result<Option<ScoreGroup>, Failure> {
+    if group.score_verification.is_none() {
+        return Ok(None);
+    }
+    let stats: Stats = session.client.get("/stats").await?;
+    let mut groups = stats.score.groups.into_iter();
+    Ok(groups.find(|g| g.name == group.name))
+}
+
+async fn explain(session: &Session, name: &str) -> Result<(), Failure> {
+    let group = find(session, name).await?;
+    let counters = counters(session, &group).await?;
+    let text = explain::paragraph(&group, counters.as_ref());
+    let out = &session.out;
+    if out.json {
+        let data = json!({
+            "group": group.name,
+            "text": text,
+            "scoreVerification": group.score_verification,
+            "score": counters,
+        });
+        return out.document("group.explain/1", &data, &group.warnings);
+    }
+    out.text(&match out.width {
+        Some(columns) => explain::broken(&text, columns.min(100)),
+        None => text,
+    })
 }
 
 /// `*` for the member of an explicit choice, `>` for a current one that nobody chose; with
@@ -340,132 +393,17 @@ pub(super) fn selection(sel: &Sel) -> String {
     text
 }
 
+/// The selection, and in brackets how sure Score is of it.
+fn with_state(sel: &Sel, known: Option<&ScoreVerification>) -> String {
+    match known {
+        Some(known) if sel.refuse.is_none() => format!("{} [{}]", selection(sel), known.state),
+        _ => selection(sel),
+    }
+}
+
 fn warnings(groups: &[Group]) -> Vec<&Diag> {
     groups.iter().flat_map(|g| &g.warnings).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::doc::{Elig, Member, Traffic};
-
-    fn sel(member: Option<&str>, leaf: Option<&str>, source: &str) -> Sel {
-        Sel {
-            member_id: member.map(str::to_owned),
-            member_name: member.map(str::to_owned),
-            leaf_id: leaf.map(str::to_owned),
-            leaf_name: leaf.map(str::to_owned),
-            path: vec![],
-            alive: true,
-            delay_ms: None,
-            since: None,
-            source: source.to_owned(),
-            pinned: false,
-            pinned_at: None,
-            final_used: None,
-            refuse: None,
-        }
-    }
-
-    fn group(members: &[(&str, &str)]) -> Group {
-        let elig = Elig {
-            ok: true,
-            reason: None,
-        };
-        let member = |(index, (id, name)): (usize, &(&str, &str))| Member {
-            id: (*id).to_owned(),
-            kind: "node".to_owned(),
-            name: (*name).to_owned(),
-            index,
-            duplicate_name: false,
-            eligible: PerNet {
-                tcp: elig.clone(),
-                udp: elig.clone(),
-            },
-            delay_ms: None,
-            leaf: None,
-        };
-        Group {
-            id: "g".into(),
-            name: "proxy".into(),
-            policy: "selector".into(),
-            ordinal: 2,
-            slot: 2,
-            implicit: false,
-            icon: None,
-            default: None,
-            default_member_id: None,
-            filters: vec![],
-            dropped_members: vec![],
-            final_: None,
-            check_url: None,
-            check_interval_s: None,
-            tolerance_ms: None,
-            tolerance_source: "default".into(),
-            idle_timeout_s: None,
-            idle_timeout_effective_s: 1800,
-            interrupt_connections: false,
-            members: members.iter().enumerate().map(member).collect(),
-            leaf_count: members.len(),
-            selection: PerNet {
-                tcp: sel(None, None, "none"),
-                udp: sel(None, None, "none"),
-            },
-            selection_revision: 0,
-            revision: "g-0".into(),
-            traffic: Traffic::default(),
-            warnings: vec![],
-        }
-    }
-
-    #[test]
-    fn an_ambiguous_name_lists_the_ids_unless_the_first_is_wanted() {
-        let group = group(&[("1", "hk"), ("2", "jp"), ("3", "hk")]);
-        assert_eq!(member_id(&group, "jp", false).unwrap(), "2");
-        assert_eq!(member_id(&group, "3", false).unwrap(), "3");
-        assert_eq!(member_id(&group, "hk", true).unwrap(), "1");
-        let failure = member_id(&group, "hk", false).unwrap_err();
-        assert_eq!(failure.exit, Exit::Conflict);
-        assert_eq!(failure.details, Some(json!({"ids": ["1", "3"]})));
-        assert_eq!(
-            member_id(&group, "x", false).unwrap_err().exit,
-            Exit::NotFound
-        );
-    }
-
-    #[test]
-    fn only_explicit_choices_get_the_star() {
-        let marked = |tcp: &str, udp: &str| {
-            let (tcp, udp) = (sel(Some("a"), None, tcp), sel(Some("a"), None, udp));
-            mark("a", &PerNet { tcp, udp })
-        };
-        assert_eq!(marked("choice", "choice"), "*");
-        assert_eq!(marked("first", "default"), ">");
-        assert_eq!(marked("choice", "first"), "t*u>");
-        let apart = PerNet {
-            tcp: sel(Some("a"), None, "first"),
-            udp: sel(Some("b"), None, "choice"),
-        };
-        assert_eq!(
-            (mark("a", &apart), mark("b", &apart)),
-            ("t>".into(), "u*".into())
-        );
-        assert_eq!(mark("c", &apart), "");
-        assert!(sentence("udp_incapable", "h").starts_with("h carries no UDP"));
-    }
-
-    #[test]
-    fn selections_read_from_the_outside_in() {
-        assert_eq!(
-            selection(&sel(Some("hk"), Some("HK 03"), "choice")),
-            "hk > HK 03 *"
-        );
-        assert_eq!(selection(&sel(Some("a"), Some("a"), "first")), "a");
-        let mut with_final = sel(None, Some("direct"), "final");
-        with_final.final_used = Some("direct".into());
-        assert_eq!(selection(&with_final), "final direct");
-        let mut none = sel(None, None, "none");
-        none.refuse = Some("no_member".into());
-        assert_eq!(selection(&none), "- (no_member)");
-    }
-}
+pub(super) mod tests;

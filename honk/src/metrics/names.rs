@@ -155,6 +155,42 @@ families! {
         "Flows for which several leaves of an urltest group were tried, by why and with what success.";
     GROUP_LAST_RESORT Counter "honk_group_last_resort_total" ["group"]
         "TCP flows sent to a group's only node though it is dead.";
+    SCORE_SELECTIONS Counter "honk_score_selections_total" ["group", "network", "reason"]
+        "Choices of a Score group among several nodes, by their one reason.";
+    SCORE_SWITCHES Counter "honk_score_switches_total" ["group", "network", "kind"]
+        "Moves of a target or family to another node, trials not among them; one that goes back soon counts as a flap too.";
+    SCORE_FILTERED Counter "honk_score_filtered_total" ["group", "network", "cause"]
+        "Candidates that choices did not have, by cause.";
+    SCORE_STARTS Counter "honk_score_business_starts_total" ["group", "network"]
+        "Flows of clients that began through a Score group.";
+    SCORE_TRIALS Counter "honk_score_trials_total" ["group", "network", "result"]
+        "Trials that ended.";
+    SCORE_IN_FLIGHT Gauge "honk_score_trials_in_flight" ["group", "network"]
+        "Trials under way.";
+    SCORE_CREDIT Gauge "honk_score_budget_credit" ["group", "network", "kind"]
+        "Trials that could begin now, and those that are about to.";
+    SCORE_SPENT Counter "honk_score_budget_spent_total" ["group", "network", "source"]
+        "Trials that began, by what paid for them.";
+    SCORE_REFUSED Counter "honk_score_budget_refused_total" ["group", "network", "cause"]
+        "Trials that were wanted and not made: no credit or paused, or the node was busy with one.";
+    SCORE_PRESSURE Counter "honk_score_carrier_pressure_total" ["group", "network", "cause"]
+        "Hints about strained carriers that were taken; one hint may count for both causes.";
+    SCORE_STATE Gauge "honk_score_verification_state" ["group", "network", "state"]
+        "1 for what is known of the current selection, 0 for the other.";
+    SCORE_CHALLENGERS Gauge "honk_score_challengers" ["group", "network", "relation"]
+        "Members of the serving pool by how fast they answer next to the selection.";
+    SCORE_CELLS Gauge "honk_score_cache_cells" ["store"]
+        "Cells of evidence in use.";
+    SCORE_CELLS_LIMIT Gauge "honk_score_cache_limit" ["store"]
+        "Cells there can be.";
+    SCORE_EVICTIONS Counter "honk_score_cache_evictions_total" ["store"]
+        "Cells that made room for others.";
+    SCORE_BYTES Gauge "honk_score_comparison_logical_bytes" []
+        "Bytes of the comparison store; never more than 1 MiB.";
+    SCORE_ENTRIES Gauge "honk_score_entries" ["table"]
+        "Attempts under way and targets remembered.";
+    SCORE_DROPPED Counter "honk_score_dropped_total" ["what"]
+        "What Score had no room or use for: flows served unscored, histories of choices, checks, values, groups, and moves whose flows were not closed.";
     NODE_DISABLED Gauge "honk_node_disabled" ["node_id", "node", "by"]
         "Always 1; a node that is off: it cannot be built (`auto`), or somebody switched it off (`user`).";
     NODE_REJECTIONS Counter "honk_node_rejections_total" []

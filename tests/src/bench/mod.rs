@@ -16,6 +16,7 @@ mod policy;
 mod probes;
 mod relay_udp;
 mod score;
+mod score_lab;
 mod seat;
 mod slab;
 mod sock;
@@ -45,7 +46,8 @@ const PARALLEL: usize = 256;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Names of cases (`direct`, `relay`, `udp`, `datapath`, `packets`, `policy`, `probes`); all when empty.
+    /// Names of cases (`direct`, `relay`, `udp`, `datapath`, `packets`, `policy`, `probes`, `score-lab`);
+    /// all when empty.
     pub cases: Vec<String>,
     /// Only these engines (`kernel`, `honk`, `sing-box`, `mihomo`); all when empty.
     pub engines: Vec<String>,
@@ -130,6 +132,9 @@ pub fn run(settings: &Settings) -> Result<()> {
     if wants("probes") {
         let figures = probes::figures(settings.quick)?;
         sink.add(figures.into_iter().map(figure_line).collect())?;
+    }
+    if wants("score-lab") {
+        sink.add(score_lab::lines(settings.quick)?)?;
     }
     print_table(&sink.lines);
     Ok(())

@@ -39,7 +39,7 @@ enum Command {
     },
     /// Measure honk against plain forwarding (direct) and rivals (relay)
     Bench {
-        /// direct, relay, udp, datapath, packets, policy; all when none is named
+        /// direct, relay, udp, datapath, packets, policy, probes, score-lab; all when none is named
         cases: Vec<String>,
         /// Only these engines, to profile one: kernel, honk, sing-box, mihomo
         #[arg(long = "engine")]

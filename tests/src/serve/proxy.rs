@@ -164,12 +164,16 @@ async fn accept(listener: TcpListener, port: u16, upstream: Arc<Upstream>) {
 }
 
 async fn serve(stream: TcpStream, port: u16, fault: Fault, upstream: &Upstream) -> IoResult<()> {
+    let distance = upstream.faults.distance();
+    if !distance.is_zero() {
+        tokio::time::sleep(distance).await;
+    }
     match fault {
         Fault::Drop => return Ok(()),
         Fault::Rst => return reset(stream),
         Fault::Blackhole => return swallow(stream).await,
         Fault::Delay(time) => tokio::time::sleep(time).await,
-        Fault::None | Fault::Refuse | Fault::SlowRead(_) => {}
+        Fault::None | Fault::Refuse | Fault::SlowRead(_) | Fault::Cut => {}
     }
     if port == SOCKS {
         socks::serve(stream, fault, upstream).await
@@ -210,7 +214,8 @@ async fn connect_method(mut stream: TcpStream, fault: Fault, upstream: &Upstream
             return stream.write_all(text.as_bytes()).await;
         }
     }
-    let address = target.parse().ok().or_else(|| named(target));
+    let address: Option<SocketAddr> = target.parse().ok().or_else(|| named(target));
+    let fault = address.map_or(fault, |to| upstream.faults.towards(to.ip(), fault));
     let dialed = match address {
         Some(address) if fault != Fault::Refuse => TcpStream::connect(address).await.ok(),
         _ => None,
@@ -257,6 +262,10 @@ pub(super) async fn relay(
     upstream: &Upstream,
 ) -> IoResult<()> {
     upstream.open(&target);
+    if fault == Fault::Cut {
+        near.peek(&mut [0]).await?;
+        return reset(near);
+    }
     let _ = far.set_nodelay(true);
     let (near_read, near_write) = near.into_split();
     let (far_read, far_write) = far.into_split();

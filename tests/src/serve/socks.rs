@@ -20,6 +20,7 @@ pub(super) async fn serve(mut stream: TcpStream, fault: Fault, up: &Upstream) ->
     let mut head = [0; 3];
     stream.read_exact(&mut head).await?;
     let (asked, target) = read_address(&mut stream).await?;
+    let fault = up.faults.towards(target.ip(), fault);
     if fault == Fault::Refuse {
         return reply(&mut stream, REFUSED, unspecified()).await;
     }

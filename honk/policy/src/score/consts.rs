@@ -62,11 +62,11 @@ pub(super) const RX_EVERY: u64 = 1;
 /// Serial members of a serving pool (S-181).
 pub(super) const POOL_MAX: usize = 25;
 /// Cells of the exact store, and as many of the aggregate store (S-300).
-pub(super) const CELLS: usize = 4096;
+pub const CELLS: usize = 4096;
 /// Entries of choice history.
 pub(super) const HISTORY: usize = 4096;
 /// Cells of the comparison store (S-150).
-pub(super) const COMPARISONS: usize = 512;
+pub const COMPARISONS: usize = 512;
 /// Bytes of the comparison store with everything its cells own (S-150).
 pub(super) const COMPARISON_BYTES: usize = 1_048_576;
 /// Longest name that is a target of its own (S-022).

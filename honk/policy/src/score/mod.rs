@@ -61,6 +61,7 @@ pub use call::{
 };
 pub use clock::T;
 pub use compare::ComparisonStats;
+pub use consts::{CELLS, COMPARISONS};
 pub use ids::{AttemptId, GroupKey, NodeKey, ReporterId, Target, WorkId, family_of};
 pub use outcome::Outcome;
 pub use question::Question;

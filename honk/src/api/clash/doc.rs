@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::{
     Shared, metrics_health,
     samples::{Past, Samples},
+    score,
 };
 use crate::{
     app::{health::Prober, snapshot::Snapshot},
@@ -175,6 +176,10 @@ impl<'a> Documents<'a> {
         });
         if let Some(now_udp) = now_udp {
             document["nowUdp"] = json!(now_udp);
+        }
+        let engine = &self.shared.engine;
+        if let Some(known) = score::verified_group(engine, &self.snapshot, view) {
+            document["scoreVerification"] = json!(known);
         }
         document
     }

@@ -102,6 +102,7 @@ async fn nothing_but_the_health_checks_is_served_without_a_token() {
         "/metrics",
         "/nothing",
         "/proxies",
+        "/stats",
     ] {
         let bare = request(1, path).body(Body::empty()).unwrap();
         let (status, headers, body) = answer(&router, bare).await;

@@ -62,7 +62,6 @@ impl Score {
         self.lock().activate(self.now(), &membership);
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the API and metrics ask next"))]
     /// How sure a Score group is about its selection on a network. `None` for other groups.
     pub(crate) fn verify(
         &self,
@@ -76,20 +75,18 @@ impl Score {
         self.lock().verify(self.now(), key, network, &view)
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the API and metrics ask next"))]
     /// Counters of all Score groups, which are named by their slots.
     pub(crate) fn stats(&self) -> Stats {
         self.lock().stats(self.now())
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the API and metrics ask next"))]
     /// What was not used, and how full the inner tables are.
     pub(crate) fn dropped(&self) -> Dropped {
         self.lock().dropped()
     }
 
     /// The present of the engine.
-    fn now(&self) -> T {
+    pub(crate) fn now(&self) -> T {
         self.at(Instant::now())
     }
 

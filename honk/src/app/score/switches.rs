@@ -104,7 +104,6 @@ impl Score {
         }
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the metrics ask next"))]
     /// Moves that closed nothing because too many waited.
     pub(crate) fn lost_moves(&self) -> u64 {
         self.switches.lost.load(Relaxed)

@@ -19,6 +19,11 @@ pub(crate) enum Group {
         #[command(flatten)]
         watch: Watch,
     },
+    /// What the group does and why, in a paragraph
+    Explain {
+        /// Name or id
+        group: String,
+    },
     /// Choose a member
     Select {
         /// Name or id
