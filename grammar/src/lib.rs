@@ -10,6 +10,8 @@ pub mod edit;
 pub mod limits;
 mod source;
 
+mod advice;
+mod encoding;
 mod expected;
 mod glob;
 mod load;
@@ -22,13 +24,14 @@ mod recover;
 mod redact;
 mod render;
 mod resume;
+mod spelling;
 mod suggest;
 mod syntax;
 mod token;
 mod tree;
 
 pub use glob::matches as fits;
-pub use load::{Parsed, parse, parse_document, parse_text};
+pub use load::{Parsed, parse, parse_bytes, parse_document, parse_text};
 pub use loader::{LoadError, Loaded, Loader};
 pub use mask::masked;
 pub use print::{FormatError, format};

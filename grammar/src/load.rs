@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use crate::{
     ast::{FileId, Item, Lit, Section, Span},
     diag::{Diagnostic, Severity},
+    encoding::decode,
     glob,
     limits::{FILE_BYTES, INCLUDE_DEPTH, INCLUDES, TOTAL_BYTES},
     loader::{LoadError, Loader},
@@ -31,6 +32,8 @@ pub struct Parsed {
     pub broken: Vec<String>,
     /// A whole file could not be read, so any section may be incomplete.
     pub incomplete: bool,
+    /// A file has more mistakes than are told; what is behind them was not read.
+    pub cut: bool,
 }
 
 impl Parsed {
@@ -42,16 +45,17 @@ impl Parsed {
     }
 }
 
+/// What to do about a file with another name.
+const SUFFIX_HELP: &str = "the name decides how a file is read: rename it to `NAME.dae`, or give \
+                           its text with `--stdin`";
+
 /// Parses an entry file and everything it includes.
 pub fn parse(entry: &str, loader: &mut dyn Loader) -> Parsed {
     let mut load = Load::new(loader);
     if !entry.ends_with(".dae") {
-        load.complain(
-            "E305",
-            "suffix",
-            None,
-            format!("`{entry}` does not end in `.dae`"),
-        );
+        let message = format!("`{entry}` does not end in `.dae`");
+        let found = Diagnostic::new(Severity::Error, "E305", "suffix", None, message);
+        load.parsed.diagnostics.push(found.help(SUFFIX_HELP));
         load.parsed.incomplete = true;
         return load.parsed;
     }
@@ -99,7 +103,40 @@ pub fn parse_text(name: &str, text: &str) -> Parsed {
     parsed
 }
 
+/// The same of bytes that may be no text.
+#[must_use]
+pub fn parse_bytes(name: &str, bytes: &[u8]) -> Parsed {
+    let mut parsed = Parsed::default();
+    if let Some(id) = parsed.decode(name, bytes, None) {
+        parsed.sections = parsed.absorb(id);
+    }
+    parsed
+}
+
 impl Parsed {
+    /// Adds a file to the source map, if it is text.
+    fn decode(&mut self, name: &str, bytes: &[u8], from: Option<Span>) -> Option<FileId> {
+        let (text, foreign) = decode(bytes);
+        let file = self.sources.add(name, text, from);
+        let Some(foreign) = foreign else {
+            return Some(file);
+        };
+        // What can be read ends in front of what is wrong.
+        let end = self
+            .sources
+            .file(file)
+            .map_or(0, |file| file.text.len() as u32);
+        let span = Span {
+            file,
+            start: end,
+            end,
+        };
+        let found = Diagnostic::error("E101", "parse", span, foreign.message);
+        self.diagnostics.push(found.help(foreign.help));
+        self.incomplete = true;
+        None
+    }
+
     /// Parses a file that is in the source map and returns its sections.
     fn absorb(&mut self, id: FileId) -> Vec<Section> {
         let Some(file) = self.sources.file_mut(id) else {
@@ -110,6 +147,7 @@ impl Parsed {
         self.diagnostics.extend(tree.diagnostics);
         self.broken.extend(tree.broken);
         self.incomplete |= tree.unreadable | tree.partial;
+        self.cut |= tree.cut;
         tree.sections
     }
 }
@@ -172,28 +210,9 @@ impl<'a> Load<'a> {
             self.parsed.incomplete = true;
             return;
         }
-        let (text, bad) = decode(bytes);
-        let id = self.parsed.sources.add(step.name, text, step.from);
-        if let Some(offset) = bad {
-            let end = self
-                .parsed
-                .sources
-                .file(id)
-                .map_or(0, |file| file.text.len() as u32);
-            let span = Span {
-                file: id,
-                start: end,
-                end,
-            };
-            self.complain(
-                "E101",
-                "parse",
-                Some(span),
-                format!("the file is not UTF-8 (byte {offset})"),
-            );
-            self.parsed.incomplete = true;
+        let Some(id) = self.parsed.decode(step.name, bytes, step.from) else {
             return;
-        }
+        };
         let sections = self.parsed.absorb(id);
         let mut includes = Vec::new();
         for section in sections {
@@ -314,12 +333,16 @@ impl<'a> Load<'a> {
                 .chain([path])
                 .map(|p| self.short(p))
                 .collect();
-            let message = format!(
-                "`{}` is included twice: {}",
-                self.short(path),
-                names.join(" -> ")
-            );
-            let mut diagnostic = Diagnostic::error("E303", "include-cycle", item.span, message);
+            let (what, help) = if chain.iter().any(|above| above == path) {
+                let help = "a file cannot be part of itself: remove one `include` of the circle";
+                ("includes itself", help)
+            } else {
+                let help = "a file is read once: remove it here, or where it was included first";
+                ("is included twice", help)
+            };
+            let message = format!("`{}` {what}: {}", self.short(path), names.join(" -> "));
+            let mut diagnostic =
+                Diagnostic::error("E303", "include-cycle", item.span, message).help(help);
             if let Some(first) = first {
                 diagnostic = diagnostic.related(first, "first included here");
             }
@@ -422,18 +445,4 @@ impl<'a> Load<'a> {
 
 fn parent(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..at])
-}
-
-/// The valid text and, if bytes follow it, the offset of the first bad one.
-fn decode(bytes: &[u8]) -> (&str, Option<usize>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text, None),
-        Err(error) => {
-            let good = error.valid_up_to();
-            (
-                std::str::from_utf8(&bytes[..good]).unwrap_or_default(),
-                Some(good),
-            )
-        }
-    }
 }

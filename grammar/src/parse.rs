@@ -2,9 +2,12 @@
 //!
 //! The whole text is tried first. When that fails, or when the pre-scan reported characters, the
 //! brace-matched top-level sections are parsed one by one, so that a mistake in one of them does
-//! not silence the others; of a broken one `recover` reads what can be read. Includes are followed by `load`; meaning is added by `honk-policy`.
+//! not silence the others; of a broken one `recover` reads
+//! what can be read. Includes are followed by `load`; meaning is added by `honk-policy`.
 
-use pest::Parser as _;
+use std::borrow::Cow;
+
+use pest::{Parser as _, iterators::Pairs};
 
 use crate::{
     ast::{FileId, Item, Section, Span, Value},
@@ -13,7 +16,7 @@ use crate::{
     mask::{self, Ranges},
     prescan::{self, Chunk, Scan},
     recover::Recovery,
-    syntax,
+    syntax::{self, Text},
     tree::Builder,
 };
 
@@ -37,6 +40,8 @@ pub(crate) struct FileTree {
     pub(crate) partial: bool,
     /// Nothing of the file could be read.
     pub(crate) unreadable: bool,
+    /// There are more mistakes than are told.
+    pub(crate) cut: bool,
     /// What may be a secret, by the look of the text, when the tree does not tell.
     pub(crate) guessed: Option<Ranges>,
 }
@@ -66,6 +71,8 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         tree.guessed = Some(mask::guess(text));
         return tree;
     }
+    let readable = without(text, &scan.slashes);
+    let text = &*readable;
     let tainted = !scan.quotes.is_empty() || scan.chunks.iter().any(|chunk| chunk.tainted);
     let whole = if tainted {
         None
@@ -73,7 +80,10 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         Some(piece(file, text, 0))
     };
     match whole {
-        Some(Ok(sections)) => tree.sections = sections,
+        Some(Ok(sections)) => {
+            tree.sections = sections;
+            tree.diagnostics = scan.diagnostics;
+        }
         Some(Err(error)) => recover(file, text, scan, error, &mut tree),
         None => pieces(file, text, scan, None, &mut tree),
     }
@@ -84,10 +94,37 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
     tree
 }
 
-type Error = Box<pest::error::Error<Rule>>;
+/// The text with blanks in place of some of its bytes, so that all others keep their place.
+fn without<'t>(text: &'t str, gone: &[(usize, usize)]) -> Cow<'t, str> {
+    if gone.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    for (start, end) in gone {
+        kept.push_str(text.get(kept.len()..*start).unwrap_or_default());
+        kept.extend(std::iter::repeat_n(' ', end - start));
+    }
+    kept.push_str(text.get(kept.len()..).unwrap_or_default());
+    Cow::Owned(kept)
+}
+
+pub(crate) type Error = Box<pest::error::Error<Rule>>;
+
+/// The one way to the generated parser. A failure costs a walk over the whole text that was
+/// given, success one over what was read: tests measure growth by that.
+pub(crate) fn read(wanted: Rule, text: &str) -> Result<Pairs<'_, Rule>, Error> {
+    let result = Dae::parse(wanted, text).map_err(Box::new);
+    #[cfg(test)]
+    growth::count(
+        result
+            .as_ref()
+            .map_or(text.len(), |read| read.as_str().len()),
+    );
+    result
+}
 
 fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
-    let mut pairs = Dae::parse(Rule::file, text).map_err(Box::new)?;
+    let mut pairs = read(Rule::file, text)?;
     let builder = Builder {
         file,
         base: base as u32,
@@ -110,8 +147,9 @@ fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTr
         tree.sections.clear();
         tree.unreadable = true;
         let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
-        tree.diagnostics
-            .push(syntax::explain(file, text, hidden, &all, 0, &error));
+        let text = Text { file, text, hidden };
+        let found = syntax::explain(text, &all, None, 0, &error);
+        tree.diagnostics.push(found);
     }
 }
 
@@ -119,7 +157,8 @@ fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTr
 fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: &mut FileTree) {
     tree.diagnostics = scan.diagnostics;
     let hidden = &*tree.guessed.insert(mask::guess(text));
-    let mut recovery = Recovery::new(file, text, hidden, scan.braces, scan.quotes);
+    let told = tree.diagnostics.len();
+    let mut recovery = Recovery::new(file, text, hidden, scan.braces, scan.quotes, told);
     for chunk in scan.chunks {
         let part = text.get(chunk.start..chunk.end).unwrap_or_default();
         if chunk.tainted {
@@ -143,6 +182,7 @@ fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: 
         // One more than is shown, so that "more" is not a lie; the rest would be noise.
         if tree.diagnostics.len() + recovery.found.len() > DIAGNOSTICS {
             tree.unreadable = true;
+            tree.cut = true;
             break;
         }
     }
@@ -211,6 +251,9 @@ fn calls(section: &Section, most: usize, over: &mut Vec<Span>) {
         }
     }
 }
+
+#[cfg(test)]
+mod growth;
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,8 @@
 //! chunks so that one broken section does not hide the others. It knows just enough of the
 //! language to tell quotes and comments from words; it never decides what a word means.
 
+mod comment;
+
 use crate::{
     ast::{FileId, Span},
     diag::Diagnostic,
@@ -23,6 +25,8 @@ pub(crate) struct Scan {
     pub(crate) quotes: Vec<usize>,
     /// Offsets of all braces that belong together, the inner ones first.
     pub(crate) braces: Vec<(usize, usize)>,
+    /// What was meant for comments, from `//` to the line end: told once, and then passed over.
+    pub(crate) slashes: Vec<(usize, usize)>,
 }
 
 /// A top-level stretch of text: one section with the blanks before it, or what is left over.
@@ -120,6 +124,7 @@ impl Scanner<'_> {
                 b'/' if self.fresh && self.byte(self.at + 1) == Some(b'*') => {
                     self.block_comment()?;
                 }
+                b'/' if self.fresh && self.is_slash_comment() => self.slash_comment()?,
                 b'\'' | b'"' => self.quoted(byte)?,
                 b'{' => self.open()?,
                 b'}' => self.close(),
@@ -176,42 +181,6 @@ impl Scanner<'_> {
             format!("a line is longer than {LINE_BYTES} bytes"),
             "break the line; lists and arguments may continue after a comma",
         )
-    }
-
-    fn line_comment(&mut self) -> Option<()> {
-        while let Some(byte) = self.byte(self.at) {
-            if byte == b'\n' || byte == b'\r' {
-                break;
-            }
-            self.inert_char();
-        }
-        self.fresh = true;
-        Some(())
-    }
-
-    fn block_comment(&mut self) -> Option<()> {
-        let start = self.at;
-        self.at += 2;
-        loop {
-            match self.byte(self.at) {
-                None => {
-                    return self.fatal(
-                        "E105",
-                        start,
-                        start + 2,
-                        "comment is never closed",
-                        "close it with `*/`; comments do not nest",
-                    );
-                }
-                Some(b'*') if self.byte(self.at + 1) == Some(b'/') => {
-                    self.at += 2;
-                    self.fresh = true;
-                    return Some(());
-                }
-                Some(b'\r' | b'\n') => self.newline()?,
-                Some(_) => self.inert_char(),
-            }
-        }
     }
 
     fn quoted(&mut self, quote: u8) -> Option<()> {
@@ -433,6 +402,7 @@ impl Scanner<'_> {
             self.at = self.text.len();
             self.cut();
         }
+        self.tell_slashes();
     }
 }
 

@@ -1,15 +1,18 @@
 //! Canonical text: one item per line, four blanks per level, comments kept.
 //!
-//! Words keep their spelling and quotes; only blanks, line breaks and trailing commas change. An
-//! item with a comment inside it is copied as it stands, because no rule could say where the
-//! comment belongs. Formatting twice gives the same text; the tree never changes.
+//! Blanks, line breaks and trailing commas change, and words get the quotes that `spelling` gives
+//! them. An item with a comment inside it is copied as it stands, because no rule could say where
+//! the comment belongs. Formatting twice gives the same text; the meaning never changes.
+
+mod link;
+
+use std::borrow::Cow;
 
 use crate::{
-    ast::{
-        Annotation, Arg, Call, Decl, Item, LinkItem, Lit, Note, Out, Rule, Section, Span, Value,
-    },
+    ast::{Arg, Call, Decl, Item, Lit, Out, Rule, Section, Span, Value},
     diag::Diagnostic,
     load::parse_text,
+    spelling,
 };
 
 /// Columns after which rules and lists are broken.
@@ -78,16 +81,16 @@ impl<'a> Printer<'a> {
         let head = self
             .slice(section.span.start, section.open_brace)
             .trim_end();
-        let name = self.lit(&section.name);
+        let name = self.written(&section.name);
         // A comment may stand between the name and the brace.
-        let head = if squeeze(head) == squeeze(name) {
-            name
-        } else {
-            head
-        };
+        let commented = squeeze(head) != squeeze(name);
         let ends_in_comment = head.lines().last().is_some_and(|line| line.contains('#'));
-        self.push(&unify(head));
-        if ends_in_comment && head != name {
+        match spelling::section(&section.name) {
+            Some(name) if !commented => self.push(&name),
+            _ if commented => self.push(&unify(head)),
+            _ => self.push(name),
+        }
+        if commented && ends_in_comment {
             self.push("\n");
             self.push("{");
         } else {
@@ -200,18 +203,29 @@ impl<'a> Printer<'a> {
             .unwrap_or_default()
     }
 
-    fn lit(&self, lit: &Lit) -> &'a str {
+    fn written(&self, lit: &Lit) -> &'a str {
         self.slice(lit.span.start, lit.span.end)
+    }
+
+    /// A name or value.
+    fn lit(&self, lit: &Lit, how: Spelling) -> Cow<'a, str> {
+        match how {
+            Spelling::Written => Cow::Borrowed(self.written(lit)),
+            Spelling::Canonical => match spelling::word(&lit.text) {
+                Some(word) => Cow::Owned(word),
+                None => Cow::Borrowed(self.written(lit)),
+            },
+        }
     }
 
     fn item(&self, item: &Item) -> String {
         let span = item.span();
         let written = self.slice(span.start, span.end).trim_end();
-        let plain = self.pieces(item, Commas::Kept).concat();
+        let plain = self.pieces(item, Spelling::Written).concat();
         if squeeze(&plain) != squeeze(written) {
             return unify(written);
         }
-        let pieces = self.pieces(item, Commas::Dropped);
+        let pieces = self.pieces(item, Spelling::Canonical);
         match item {
             // Links must stay on their line.
             Item::Link(_) | Item::Path(_) | Item::Stray(_) => pieces.join(" "),
@@ -241,58 +255,60 @@ impl<'a> Printer<'a> {
     }
 
     /// The words of an item between which a line may be broken.
-    fn pieces(&self, item: &Item, commas: Commas) -> Vec<String> {
+    fn pieces(&self, item: &Item, how: Spelling) -> Vec<String> {
         match item {
-            Item::Rule(rule) => self.rule(rule, commas),
-            Item::Decl(decl) => self.declaration(decl, commas),
-            Item::Link(link) => self.link(link),
-            Item::Path(lit) | Item::Stray(lit) => vec![self.lit(lit).to_owned()],
+            Item::Rule(rule) => self.rule(rule, how),
+            Item::Decl(decl) => self.declaration(decl, how),
+            Item::Link(link) => self.link(link, how),
+            Item::Path(lit) => vec![self.path(lit, how)],
+            // An error anyway: nobody knows what was meant.
+            Item::Stray(lit) => vec![self.written(lit).to_owned()],
             Item::Sub(_) => Vec::new(),
         }
     }
 
-    fn rule(&self, rule: &Rule, commas: Commas) -> Vec<String> {
-        let mut pieces = self.calls(&rule.conds, commas);
-        pieces.push(format!("-> {}", self.out(&rule.out, commas)));
+    fn rule(&self, rule: &Rule, how: Spelling) -> Vec<String> {
+        let mut pieces = self.calls(&rule.conds, how);
+        pieces.push(format!("-> {}", self.out(&rule.out, how)));
         pieces
     }
 
-    fn out(&self, out: &Out, commas: Commas) -> String {
-        let name = self.lit(&out.name);
+    fn out(&self, out: &Out, how: Spelling) -> String {
+        let name = self.lit(&out.name, how);
         if !out.parens {
-            return name.to_owned();
+            return name.into_owned();
         }
-        let args: Vec<String> = out.args.iter().map(|arg| self.arg(arg)).collect();
+        let args: Vec<String> = out.args.iter().map(|arg| self.arg(arg, how)).collect();
         format!(
             "{name}({}{})",
             args.join(", "),
-            commas.trailing(out.trailing_comma)
+            how.trailing(out.trailing_comma)
         )
     }
 
-    fn declaration(&self, decl: &Decl, commas: Commas) -> Vec<String> {
+    fn declaration(&self, decl: &Decl, how: Spelling) -> Vec<String> {
         let mut pieces = match &decl.value {
             Value::Empty => vec![String::new()],
-            Value::Calls(calls) => self.calls(calls, commas),
+            Value::Calls(calls) => self.calls(calls, how),
             Value::Literals(list) => {
                 let last = list.len().saturating_sub(1);
                 let comma = |i: usize| if i == last { "" } else { "," };
-                let one = |(i, lit)| format!("{}{}", self.lit(lit), comma(i));
+                let one = |(i, lit)| format!("{}{}", self.lit(lit, how), comma(i));
                 list.iter().enumerate().map(one).collect()
             }
         };
-        let key = self.lit(&decl.key);
+        let key = self.lit(&decl.key, how);
         if let Some(first) = pieces.first_mut() {
             let space = if first.is_empty() { "" } else { " " };
             *first = format!("{key}:{space}{first}");
         }
         if let Some(annotation) = &decl.annotation {
-            pieces.extend(self.annotation(annotation));
+            pieces.extend(self.annotation(annotation, how));
         }
         pieces
     }
 
-    fn calls(&self, calls: &[Call], commas: Commas) -> Vec<String> {
+    fn calls(&self, calls: &[Call], how: Spelling) -> Vec<String> {
         let mut pieces = Vec::new();
         for (i, call) in calls.iter().enumerate() {
             if i > 0
@@ -301,14 +317,14 @@ impl<'a> Printer<'a> {
                 let last: &mut String = last;
                 last.push_str(" &&");
             }
-            self.call(call, commas, &mut pieces);
+            self.call(call, how, &mut pieces);
         }
         pieces
     }
 
-    fn call(&self, call: &Call, commas: Commas, pieces: &mut Vec<String>) {
+    fn call(&self, call: &Call, how: Spelling, pieces: &mut Vec<String>) {
         let not = if call.not { "!" } else { "" };
-        let head = format!("{not}{}(", self.lit(&call.name));
+        let head = format!("{not}{}(", self.written(&call.name));
         let Some(last) = call.args.len().checked_sub(1) else {
             pieces.push(head + ")");
             return;
@@ -316,95 +332,54 @@ impl<'a> Printer<'a> {
         for (i, arg) in call.args.iter().enumerate() {
             let before = if i == 0 { head.as_str() } else { "" };
             let after = if i == last {
-                format!("{})", commas.trailing(call.trailing_comma))
+                format!("{})", how.trailing(call.trailing_comma))
             } else {
                 ",".to_owned()
             };
-            pieces.push(format!("{before}{}{after}", self.arg(arg)));
+            pieces.push(format!("{before}{}{after}", self.arg(arg, how)));
         }
     }
 
-    fn arg(&self, arg: &Arg) -> String {
-        match &arg.key {
-            // Without blanks around the colon it may be one value, as in an address.
-            Some(key) if arg.spaced => format!("{}: {}", self.lit(key), self.lit(&arg.value)),
-            Some(_) => self.slice(arg.span.start, arg.span.end).to_owned(),
-            None => self.lit(&arg.value).to_owned(),
+    fn arg(&self, arg: &Arg, how: Spelling) -> String {
+        let (key, value) = arg.parts();
+        match (how, key, &arg.key) {
+            (Spelling::Written, _, None) => self.written(&arg.value).to_owned(),
+            // A comment beside the colon is not among the words.
+            (Spelling::Written, _, Some(key)) if arg.spaced => {
+                format!("{}:{}", self.written(key), self.written(&arg.value))
+            }
+            (Spelling::Written, ..) => self.slice(arg.span.start, arg.span.end).to_owned(),
+            (Spelling::Canonical, Some(key), _) => {
+                let value = self.lit(&arg.value, how);
+                format!("{}: {value}", self.written(key))
+            }
+            (Spelling::Canonical, None, _) => spelling::word(value)
+                .unwrap_or_else(|| self.slice(arg.span.start, arg.span.end).to_owned()),
         }
     }
 
-    fn annotation(&self, annotation: &Annotation) -> Vec<String> {
-        let Some(last) = annotation.notes.len().checked_sub(1) else {
-            return vec!["[]".to_owned()];
-        };
-        let trailing = self.slice(annotation.notes[last].span.end, annotation.span.end);
-        let trailing = if trailing.contains(',') { ",]" } else { "]" };
-        let one = |(i, note): (usize, &Note)| {
-            let before = if i == 0 { "[" } else { "" };
-            let after = if i == last { trailing } else { "," };
-            format!("{before}{}{after}", self.note(note))
-        };
-        annotation.notes.iter().enumerate().map(one).collect()
-    }
-
-    fn note(&self, note: &Note) -> String {
-        let value = match &note.value {
-            Value::Empty => String::new(),
-            Value::Literals(list) => list.iter().map(|lit| self.lit(lit)).collect(),
-            Value::Calls(calls) => self.calls(calls, Commas::Kept).join(" "),
-        };
-        match &note.key {
-            Some(key) => format!("{}: {value}", self.lit(key)),
-            None => value,
+    fn path(&self, lit: &Lit, how: Spelling) -> String {
+        let written = self.written(lit);
+        match how {
+            Spelling::Canonical if lit.quoted => spelling::path(&lit.text),
+            _ => None,
         }
-    }
-
-    fn link(&self, item: &LinkItem) -> Vec<String> {
-        let mut pieces = Vec::new();
-        // `'tag: link'`: the tag lies inside the quotes.
-        let whole = item
-            .tag
-            .as_ref()
-            .is_some_and(|tag| tag.span.start > item.span.start);
-        match &item.tag {
-            Some(tag) if !whole => pieces.push(format!("{}:", self.lit(tag))),
-            _ => {}
-        }
-        if whole {
-            let rest = item.via.as_ref().map(|via| via.span.start);
-            let rest = rest.or_else(|| item.annotation.as_ref().map(|note| note.span.start));
-            pieces.push(
-                self.slice(item.span.start, rest.unwrap_or(item.span.end))
-                    .trim()
-                    .to_owned(),
-            );
-        } else {
-            pieces.push(self.lit(&item.link).to_owned());
-        }
-        if let Some(via) = &item.via {
-            let arrow = if via.legacy { "outbound:" } else { "->" };
-            pieces.push(format!("{arrow} {}", self.lit(&via.name)));
-        }
-        pieces.extend(
-            item.annotation
-                .iter()
-                .flat_map(|annotation| self.annotation(annotation)),
-        );
-        pieces
+        .unwrap_or_else(|| written.to_owned())
     }
 }
 
-/// Whether commas behind the last argument are printed.
+/// How words are printed.
 #[derive(Clone, Copy)]
-enum Commas {
-    Kept,
-    Dropped,
+enum Spelling {
+    /// As they stand there, trailing commas included: to see whether a comment is among them.
+    Written,
+    Canonical,
 }
 
-impl Commas {
+impl Spelling {
     const fn trailing(self, comma: Option<Span>) -> &'static str {
         match (self, comma) {
-            (Self::Kept, Some(_)) => ",",
+            (Self::Written, Some(_)) => ",",
             _ => "",
         }
     }

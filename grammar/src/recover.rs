@@ -4,22 +4,20 @@
 //! nothing is kept, nor of what stands in front of it on its line, because that may be part of it;
 //! the section counts as incomplete, so nobody complains about what it lacks.
 
-use pest::{Parser as _, error::InputLocation};
+use pest::error::InputLocation;
 
 use crate::{
-    ast::{FileId, Item, Lit, Section, Span},
+    ast::{FileId, Item, Lit, Section, Span, Value},
     diag::Diagnostic,
     limits::DIAGNOSTICS,
     mask::Ranges,
-    parse::{Dae, Rule},
+    parse::{Error, Rule, read},
     prescan::Chunk,
     resume::Reader,
-    syntax,
+    syntax::{self, Rules, Start, Text},
     token::is_bare,
     tree::Builder,
 };
-
-type Error = Box<pest::error::Error<Rule>>;
 
 /// How the items of a body are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +71,8 @@ pub(crate) struct Recovery<'a> {
     braces: Vec<(usize, usize)>,
     /// Quotes that are not closed, which is told already.
     quotes: Vec<usize>,
+    /// How many findings the file has without `found`, those about quotes among them.
+    told: usize,
     pub(crate) found: Vec<Diagnostic>,
 }
 
@@ -83,6 +83,7 @@ impl<'a> Recovery<'a> {
         hidden: &'a Ranges,
         mut braces: Vec<(usize, usize)>,
         quotes: Vec<usize>,
+        told: usize,
     ) -> Self {
         braces.sort_unstable();
         Self {
@@ -91,6 +92,7 @@ impl<'a> Recovery<'a> {
             hidden,
             braces,
             quotes,
+            told,
             found: Vec::new(),
         }
     }
@@ -106,21 +108,21 @@ impl<'a> Recovery<'a> {
         let whole = chunk.unclosed.is_empty();
         let close = chunk.open.and_then(|open| self.close_of(open));
         let (Some(open), Some(close), true) = (chunk.open, close, whole) else {
-            self.report(chunk, base, &error);
+            self.report(chunk, base, &error, None);
             return None;
         };
-        if at > open {
-            let name = self.head(chunk.head)?;
+        if at > open
+            && let Some(name) = self.head(chunk.head)
+        {
             return Some(self.section(chunk, name, None, (open, close), Some((base, error))));
         }
-        self.report(chunk, base, &error);
+        self.report(chunk, base, &error, None);
         // What stands outside may have a sound section behind it.
         let name = self.head(chunk.head).filter(|_| at < chunk.head.0)?;
         let text = self.text.get(chunk.head.0..=close)?;
-        let Err(error) = Dae::parse(Rule::file, text) else {
+        let Err(error) = read(Rule::file, text) else {
             return Some(self.section(chunk, name, None, (open, close), None));
         };
-        let error = Box::new(error);
         let inside = place(chunk.head.0, &error) > open;
         inside.then(|| {
             let first = Some((chunk.head.0, error));
@@ -141,7 +143,9 @@ impl<'a> Recovery<'a> {
         let mut items = Vec::new();
         let mut semicolon = false;
         let mut from = open + 1;
-        while from <= close && self.found.len() <= DIAGNOSTICS {
+        // Each mistake costs a walk over the rest of the body: their number is limited, whether
+        // they are told here or, as open quotes, were told before.
+        while from <= close && self.told + self.found.len() <= DIAGNOSTICS {
             let Some(rest) = self.text.get(from..=close) else {
                 break;
             };
@@ -154,17 +158,17 @@ impl<'a> Recovery<'a> {
                     continue;
                 }
             }
-            let error = match Dae::parse(body.rest(), rest) {
+            let error = match read(body.rest(), rest) {
                 Ok(pairs) => {
                     items.extend(pairs.flat_map(|pair| self.builder(from).items(pair)));
                     break;
                 }
-                Err(error) => Box::new(error),
+                Err(error) => error,
             };
             let (mut good, stop) = self.good(body, from, close);
             if self.is_brace(stop)
                 && let Some(inner) = self.close_of(stop)
-                && let Some(name) = good.pop_if(|last| matches!(last, Item::Stray(_)))
+                && let Some(name) = good.pop_if(|last| may_name(last))
                 && let Item::Stray(name) = name
             {
                 items.extend(good);
@@ -182,7 +186,8 @@ impl<'a> Recovery<'a> {
             let at = place(from, &error);
             let (base, error) = first.take().unwrap_or((from, error));
             semicolon |= self.text[at..].starts_with(';');
-            let number = self.report(chunk, base, &error);
+            let rules = Rules::of(&name);
+            let number = self.report(chunk, base, &error, Some(Start { at: begin, rules }));
             good.truncate(whole);
             let reader = Reader {
                 text: self.text,
@@ -190,9 +195,13 @@ impl<'a> Recovery<'a> {
                 close,
             };
             let swallowed = good.last().and_then(|last| reader.swallowed(last, at));
+            let quote = self.text[begin..].starts_with(['\'', '"']);
             if !self.may_begin(begin) {
                 // The item in front goes on here, and with it the mistake.
                 good.pop_if(|last| reader.same_line(last, begin));
+            } else if quote {
+                // A quote that is not closed is the value of the key in front of it.
+                good.pop_if(|last| is_empty(last) && reader.same_line(last, begin));
             }
             items.extend(good);
             from = match (swallowed, number) {
@@ -214,9 +223,7 @@ impl<'a> Recovery<'a> {
     /// The items that can be read from a place on, and where that ends.
     fn good(&self, body: Body, from: usize, close: usize) -> (Vec<Item>, usize) {
         let text = self.text.get(from..close).unwrap_or_default();
-        let pair = Dae::parse(body.some(), text)
-            .ok()
-            .and_then(|mut p| p.next());
+        let pair = read(body.some(), text).ok().and_then(|mut p| p.next());
         pair.map_or((Vec::new(), from), |pair| {
             let end = from + pair.as_span().end();
             (self.builder(from).items(pair), end)
@@ -267,7 +274,13 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    fn report(&mut self, chunk: &Chunk, base: usize, error: &Error) -> &'static str {
+    fn report(
+        &mut self,
+        chunk: &Chunk,
+        base: usize,
+        error: &Error,
+        item: Option<Start>,
+    ) -> &'static str {
         let at = place(base, error);
         let before = self.quotes.partition_point(|quote| *quote <= at);
         let quote = before.checked_sub(1).map(|before| self.quotes[before]);
@@ -275,7 +288,12 @@ impl<'a> Recovery<'a> {
         if line.is_some_and(|line| !line.contains(['\n', '\r'])) {
             return "";
         }
-        let found = syntax::explain(self.file, self.text, self.hidden, chunk, base, error);
+        let text = Text {
+            file: self.file,
+            text: self.text,
+            hidden: self.hidden,
+        };
+        let found = syntax::explain(text, chunk, item, base, error);
         let number = found.number;
         self.found.push(found);
         number
@@ -295,6 +313,16 @@ impl<'a> Recovery<'a> {
             end: end as u32,
         }
     }
+}
+
+/// Whether a word may be the name of a section: what has a colon is a value.
+fn may_name(item: &Item) -> bool {
+    matches!(item, Item::Stray(word) if word.quoted || !word.text.contains(':'))
+}
+
+/// `key:` without a value.
+fn is_empty(item: &Item) -> bool {
+    matches!(item, Item::Decl(decl) if decl.value == Value::Empty)
 }
 
 /// Where an error is, in a text that begins at `base`.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use pest::error::ErrorVariant;
 
 use crate::{
-    ast::{FileId, Span},
+    ast::{FileId, Lit, Span},
     diag::Diagnostic,
     expected::expected,
     mask::Ranges,
@@ -20,15 +20,47 @@ use crate::{
 };
 
 /// Characters of a found word shown at most.
-const FOUND: usize = 32;
+pub(crate) const FOUND: usize = 32;
 
-/// Turns a parser error of one chunk into a diagnostic. `base` is the chunk's offset in `text`,
-/// `hidden` are the places of `text` that must not be shown.
+/// A file that did not parse.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    pub(crate) file: FileId,
+    pub(crate) text: &'a str,
+    /// Places that must not be shown.
+    pub(crate) hidden: &'a Ranges,
+}
+
+/// Where the broken item begins, and whether it may be a rule.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) at: usize,
+    pub(crate) rules: Rules,
+}
+
+/// Whether a section takes rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rules {
+    Taken,
+    Foreign,
+}
+
+impl Rules {
+    /// Of a section with that name.
+    pub(crate) fn of(section: &Lit) -> Self {
+        match section.text.as_str() {
+            "routing" | "request" | "response" => Self::Taken,
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// Turns a parser error of one chunk into a diagnostic. `base` is the offset of the text that the
+/// error is about.
 pub(crate) fn explain(
-    file: FileId,
-    text: &str,
-    hidden: &Ranges,
+    Text { file, text, hidden }: Text<'_>,
     chunk: &Chunk,
+    item: Option<Start>,
     base: usize,
     error: &pest::error::Error<Rule>,
 ) -> Diagnostic {
@@ -56,6 +88,14 @@ pub(crate) fn explain(
         return in_section(found, text, chunk);
     }
     let (number, message, help) = scene.verdict();
+    if let (Some(item), "E113") = (item, number)
+        && let Some(misread) = scene.misread(item)
+    {
+        let span = span(item.at, item.at + misread.len);
+        let mut found = Diagnostic::error("E110", "parse", span, misread.message);
+        found.help = Some(misread.help);
+        return in_section(found, text, chunk);
+    }
     let mut diagnostic =
         Diagnostic::error(number, "parse", span(at, at + scene.found_len()), message);
     diagnostic.help = help;
@@ -83,10 +123,10 @@ fn in_section(mut found: Diagnostic, text: &str, chunk: &Chunk) -> Diagnostic {
 }
 
 /// The place of the failure and all that is known about it.
-struct Scene<'a> {
-    text: &'a str,
+pub(crate) struct Scene<'a> {
+    pub(crate) text: &'a str,
     hidden: &'a Ranges,
-    chunk: &'a Chunk,
+    pub(crate) chunk: &'a Chunk,
     at: usize,
     wanted: &'a [Rule],
 }
@@ -184,7 +224,7 @@ impl<'a> Scene<'a> {
         Some(self.chunk.start + arrow.len())
     }
 
-    fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let expected = expected(self.wanted);
         let found = self.found();
         if expected.is_empty() {
@@ -203,134 +243,25 @@ impl<'a> Scene<'a> {
         message
     }
 
-    /// Help for mistakes that are known by their surroundings.
-    fn advice(&self) -> Option<String> {
-        let token = self.found_token();
-        match token {
-            ";" => return Some("no separator is needed".to_owned()),
-            "=>" | "->" => return Some(self.advice_arrow(token)),
-            "(" if self.wants(Rule::rparen) => return Some("calls do not nest".to_owned()),
-            "(" => {
-                return Some(
-                    "conditions are `name(...)`, the name of letters, digits and `_`".to_owned(),
-                );
-            }
-            "{" if self.after(":") => {
-                return Some(format!(
-                    "a section has no colon: `{} {{ ... }}`",
-                    self.word_before_colon()
-                ));
-            }
-            "}" | "" if self.wants(Rule::rparen) => {
-                return Some("close the arguments with `)`".to_owned());
-            }
-            "[" if self.wants(Rule::lbrace) => {
-                return Some("the body of a section stands in braces: `name { ... }`".to_owned());
-            }
-            ":" => return self.advice_colon(),
-            "," => return Some("a value is missing in front of this comma".to_owned()),
-            "[" => return Some("lists are written without brackets".to_owned()),
-            _ => {}
-        }
-        if token.starts_with('!') && self.after("->") {
-            return Some("an outbound cannot be negated; negate conditions".to_owned());
-        }
-        if self.wants(Rule::function) && self.after("&&") {
-            return Some("a condition must follow `&&`".to_owned());
-        }
-        if self.wants(Rule::lparen) {
-            return Some(format!(
-                "`{}` is not a call; write `{0}(...)`",
-                self.word_before()
-            ));
-        }
-        if self.wants(Rule::rparen) && self.wants(Rule::comma) && self.found_is_word() {
-            let code = trim_gap(self.before());
-            if self.before()[code.len()..].contains(['\n', '\r']) {
-                let (line, _) = line_and_column(self.text, self.chunk.start + code.len());
-                return Some(format!(
-                    "add `)` at the end of line {line}, or `,` if the arguments go on"
-                ));
-            }
-            let word = self.word_before();
-            let keyed = self
-                .before()
-                .trim_end()
-                .trim_end_matches(word)
-                .trim_end()
-                .ends_with(':');
-            if keyed {
-                return Some("missing `,` between the arguments?".to_owned());
-            }
-            if !word.is_empty() {
-                return Some(format!(
-                    "missing `:` after `{word}`, or missing `,` behind it?"
-                ));
-            }
-        }
-        if self.wants(Rule::comma) && self.found_is_word() && self.wants(Rule::rbrack) {
-            return Some("separate notes with `,` and close them with `]`".to_owned());
-        }
-        None
-    }
-
-    /// `->` where no rule can be: a condition written like a setting, or an open parenthesis.
-    fn advice_arrow(&self, token: &str) -> String {
-        if self.wants(Rule::rparen) {
-            return "close the arguments with `)`".to_owned();
-        }
-        if self.after("&&") {
-            return "a condition must follow `&&`".to_owned();
-        }
-        if let Some((key, value)) = self.setting_before() {
-            let function = match key {
-                "geosite" | "suffix" | "full" | "keyword" | "regex" | "contains" => Some("domain"),
-                "geoip" => Some("dip"),
-                _ => None,
-            };
-            return match function {
-                Some(function) => format!("write `{function}({key}: {value})`"),
-                None => format!("write `{key}({value})`"),
-            };
-        }
-        format!("a rule is `condition(...) -> outbound`; nothing for `{token}` to follow here")
-    }
-
-    fn advice_colon(&self) -> Option<String> {
-        let word = self.word_before();
-        let before = self.before().trim_end();
-        let list = before.strip_suffix(word)?;
-        if let Some(comma) = last_comma(list) {
-            let (line, _) = line_and_column(self.text, comma);
-            return Some(format!("trailing comma on line {line}?"));
-        }
-        if self.wants(Rule::lparen) {
-            return Some(format!(
-                "`{word}` is not a call; conditions look like `{word}(...)`"
-            ));
-        }
-        Some("a value that ends in `:` must be quoted".to_owned())
-    }
-
-    fn wants(&self, wanted: Rule) -> bool {
+    pub(crate) fn wants(&self, wanted: Rule) -> bool {
         self.wanted.contains(&wanted)
     }
 
-    fn rest(&self) -> &'a str {
+    pub(crate) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     /// The chunk's text in front of the failure.
-    fn before(&self) -> &'a str {
+    pub(crate) fn before(&self) -> &'a str {
         self.text.get(self.chunk.start..self.at).unwrap_or_default()
     }
 
-    fn after(&self, token: &str) -> bool {
+    pub(crate) fn after(&self, token: &str) -> bool {
         self.before().trim_end().ends_with(token)
     }
 
     /// The bare word that ends right before the failure, blanks skipped.
-    fn word_before(&self) -> &'a str {
+    pub(crate) fn word_before(&self) -> &'a str {
         let before = self.before().trim_end();
         let start = before
             .char_indices()
@@ -346,34 +277,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The word in front of the colon right before the failure.
-    fn word_before_colon(&self) -> &'a str {
-        let before = self.before().trim_end().trim_end_matches(':').trim_end();
-        let word = before.rsplit(|c| !is_bare(c)).next().unwrap_or_default();
-        if word.chars().count() > FOUND {
-            ""
-        } else {
-            word
-        }
-    }
-
-    /// `key: value` right before the failure.
-    fn setting_before(&self) -> Option<(&'a str, &'a str)> {
-        let before = self.before().trim_end();
-        let colon = before.rfind(':')?;
-        let value = before[colon + 1..].trim_start();
-        let key = before[..colon].trim_end();
-        let start = key
-            .char_indices()
-            .rev()
-            .take_while(|(_, c)| c.is_ascii_alphanumeric() || *c == '_')
-            .last()?
-            .0;
-        let plain = !value.is_empty() && value.chars().all(is_bare) && value.len() <= 64;
-        (plain && !self.hidden(self.chunk.start + colon + 1)).then(|| (&key[start..], value))
-    }
-
-    fn found_is_word(&self) -> bool {
+    pub(crate) fn found_is_word(&self) -> bool {
         self.rest()
             .chars()
             .next()
@@ -381,7 +285,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The word or punctuation at the failure; empty at the end of the file.
-    fn found_token(&self) -> &'a str {
+    pub(crate) fn found_token(&self) -> &'a str {
         let rest = self.rest();
         for token in ["=>", "->", "&&", "||", "\r\n"] {
             if rest.starts_with(token) {
@@ -428,14 +332,9 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether an offset lies in something that must not be shown.
-    fn hidden(&self, at: usize) -> bool {
+    pub(crate) fn hidden(&self, at: usize) -> bool {
         let at = at as u32;
         let first = self.hidden.partition_point(|range| range.1 <= at);
         self.hidden.get(first).is_some_and(|range| range.0 <= at)
     }
-}
-
-/// Offset of the comma that ends a text, blanks and comments skipped.
-fn last_comma(text: &str) -> Option<usize> {
-    trim_gap(text).strip_suffix(',').map(str::len)
 }

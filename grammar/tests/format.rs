@@ -23,12 +23,12 @@ global { # g
 }
 
 node {
-    'q:ss://x'
-    b: ss://y -> z [k: v]
+    q: 'ss://x'
+    b: 'ss://y' -> z [k: v]
 }
 
 routing {
-    domain(geosite:cn, suffix: x) && !dip(2001:db8::/32, ::1) -> direct(mark:1, must)
+    domain(geosite: cn, suffix: x) && !dip('2001:db8::/32', '::1') -> direct(mark: 1, must)
     f(a, # inner
  b) -> x
     fallback: proxy
@@ -77,4 +77,55 @@ fn words_behind_an_item_stay_on_its_line() {
     let close = "group{g{filter:name(a)  b policy:select}}";
     let open = "group {\n    g {\n        filter: name(a) b\n        policy: select\n    }\n}\n";
     assert_eq!(format(close).expect("parses"), open);
+}
+
+#[test]
+fn every_spelling_of_a_meaning_becomes_the_same() {
+    let one = "\
+global {
+    log_level: info
+    tcp_check_url: 'http://a.example', '2001:db8::1'
+}
+
+subscription {
+    s: 'https://a.example/x?y#z' [update_interval: 6h]
+    'https://b.example/'
+}
+
+group {
+    'a b' {
+        filter: name(keyword: hk) && !subtag(regex: '^x')
+        policy: select
+    }
+}
+
+routing {
+    dip(geoip: private, 10.0.0.0/8, 'fe80::/10') && mac('aa:bb:cc:dd:ee:ff') -> direct
+    domain(geosite: geolocation-!cn, suffix: a.example) -> 'a b'(mark: 0x800, must)
+    fallback: direct
+}
+";
+    for other in [
+        one.to_owned(),
+        one.replace('\'', "\""),
+        one.replace("'fe80::/10'", "fe80::/10")
+            .replace("'aa:bb:cc:dd:ee:ff'", "aa:bb:cc:dd:ee:ff")
+            .replace("'2001:db8::1'", "2001:db8::1"),
+        one.replace("geoip: ", "geoip:")
+            .replace("keyword: ", "keyword:")
+            .replace("geosite: ", "geosite:   ")
+            .replace("mark: ", "mark:"),
+        one.replace("s: 'https", "'s: https")
+            .replace("'https://b.example/'", "https://b.example/"),
+        one.replace("info", "'info'")
+            .replace("global", "'global'")
+            .replace("log_level", "\"log_level\"")
+            .replace("-> direct", "-> 'direct'")
+            .replace("10.0.0.0/8", "'10.0.0.0/8'"),
+    ] {
+        assert_eq!(format(&other).expect("parses"), one, "{other}");
+    }
+    // In quotes these words are no sections.
+    let quoted = "'node' {}\n\ndns {\n    'upstream' {}\n}\n";
+    assert_eq!(format(quoted).expect("parses"), quoted);
 }

@@ -175,7 +175,7 @@ fn a_cycle_names_its_chain() {
     assert_eq!(found(&parsed), [("E303", "a.dae:1:11".to_owned())]);
     let message = &parsed.diagnostics[0].message;
     assert!(
-        message.ends_with("main.dae -> a.dae -> main.dae"),
+        message.ends_with("includes itself: main.dae -> a.dae -> main.dae"),
         "{message}"
     );
 }
@@ -194,6 +194,10 @@ fn the_same_file_twice_is_an_error_that_shows_the_first_place() {
             ("E303", "main.dae:1:17".into())
         ]
     );
+    // The pattern names the entry file, too, and that is another mistake.
+    let text = |at: usize| parsed.diagnostics[at].message.as_str();
+    assert_eq!(text(0), "`a.dae` is included twice: main.dae -> a.dae");
+    assert!(text(1).contains("includes itself"), "{}", text(1));
     assert_eq!(parsed.diagnostics[0].related.len(), 1);
     assert_eq!(keys(&parsed), ["a"]);
 }

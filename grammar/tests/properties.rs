@@ -7,7 +7,10 @@ use std::fs;
 
 use honk_grammar::{Parsed, ast::Item, diag, edit, format, parse_text};
 use proptest::prelude::*;
-use support::doc::{Dice, Doc, Layout};
+use support::{
+    doc::{Dice, Doc, Layout},
+    meaning::meaning,
+};
 
 fn corpus() -> Vec<String> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
@@ -143,6 +146,7 @@ fn formatting(text: &str) {
         assert!(format(text).is_err());
         return;
     }
+    assert!(parsed.broken.is_empty() && !parsed.incomplete, "{text}");
     let once = format(text).expect("text parses");
     let again = check(&once);
     assert!(
@@ -150,9 +154,12 @@ fn formatting(text: &str) {
         "{text}\n---\n{once}\n{:?}",
         again.diagnostics
     );
-    let tree = |parsed: &Parsed| support::tree(&parsed.sections).replace("+comma", "");
-    assert_eq!(tree(&parsed), tree(&again), "{text}\n---\n{once}");
-    assert_eq!(comments(text), comments(&once), "{text}\n---\n{once}");
+    assert_eq!(
+        meaning(&parsed.sections),
+        meaning(&again.sections),
+        "{text}\n---\n{once}"
+    );
+    assert_eq!(letters(text), letters(&once), "{text}\n---\n{once}");
     assert_eq!(
         format(&once).expect("formatted text parses"),
         once,
@@ -160,9 +167,9 @@ fn formatting(text: &str) {
     );
 }
 
-/// Letters of all comments, good enough to see that none is lost.
-fn comments(text: &str) -> usize {
-    text.matches("/*").count() + text.matches('#').count()
+/// Letters of all words and comments in order: none is lost, added or moved.
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
 fn editing(text: &str, value: &str) {

@@ -83,6 +83,10 @@ const CASES: &[(&str, &[&str], &str)] = &[
         "rule dport(<1>) -> <a>\n  rule dport(<2>) -> <c>\n  set <fallback> = <f>\n",
     ),
     ("node { a: 'ss://x }\nglobal { a: ( }", &["E104 1:11"], ""),
+    // A section of an odd name has mistakes as well.
+    ("*a {\n f( }", &["E110 2:5"], ""),
+    ("\\outing { f(g(x)) -> y }", &["E110 1:14"], ""),
+    ("dns { routing { ://b { f(c) -> d } } }", &["E110 1:22"], ""),
     // What stands outside of a section does not hide it.
     (
         "log_level: info\nglobal {\n a: b\n c: (\n}",
@@ -137,6 +141,13 @@ fn an_open_quote_that_hides_a_brace_makes_all_sections_suspect() {
 #[test]
 fn mistakes_without_end_are_told_up_to_the_limit() {
     let text = format!("routing {{\n{}}}", "dport(1 2) -> x\n".repeat(5000));
-    let found = parse_text("x.dae", &text).diagnostics.len();
+    let parsed = parse_text("x.dae", &text);
+    let found = parsed.diagnostics.len();
     assert!((100..=110).contains(&found), "{found}");
+    assert!(parsed.cut && parsed.incomplete);
+    let few = parse_text(
+        "x.dae",
+        &format!("routing {{\n{}}}", "dport(1 2) -> x\n".repeat(9)),
+    );
+    assert_eq!((few.diagnostics.len(), few.cut), (9, false));
 }

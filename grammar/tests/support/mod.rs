@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod doc;
+pub(crate) mod meaning;
 
 use std::fmt::Write as _;
 

@@ -24,11 +24,16 @@ pub(crate) struct Tally {
     pub(crate) errors: usize,
     pub(crate) warnings: usize,
     pub(crate) notes: usize,
+    /// Nobody counted on: there may be more of each.
+    pub(crate) at_least: bool,
 }
 
 impl Findings {
-    pub(crate) fn new(list: Vec<Diagnostic>, sources: SourceMap) -> Self {
+    pub(crate) fn new(mut list: Vec<Diagnostic>, sources: SourceMap) -> Self {
         let mut tally = Tally::default();
+        let told = list.len();
+        list.retain(|finding| finding.slug != "more");
+        tally.at_least = list.len() < told;
         for finding in &list {
             tally.count(finding.severity);
         }
@@ -46,6 +51,12 @@ impl Findings {
         Self::new(vec![finding], SourceMap::new())
     }
 
+    /// Says that reading stopped: there may be more.
+    pub(crate) fn cut(mut self, cut: bool) -> Self {
+        self.tally.at_least |= cut;
+        self
+    }
+
     /// One more, about the configuration as a whole.
     pub(crate) fn add(&mut self, finding: Diagnostic) {
         self.tally.count(finding.severity);
@@ -60,7 +71,7 @@ impl Findings {
     pub(crate) fn documents(&self) -> Vec<Diag> {
         let mut documents: Vec<Diag> = self.list.iter().map(|d| self.document(d)).collect();
         if self.dropped > 0 {
-            let text = format!("{} more diagnostics are not shown", self.dropped);
+            let text = self.not_shown();
             let note = Diagnostic::new(Severity::Note, "", "more", None, text);
             documents.push(self.document(&note));
         }
@@ -74,12 +85,19 @@ impl Findings {
             .map(|d| diag::human(d, &self.sources) + "\n")
             .collect();
         if self.dropped > 0 {
-            text.push_str(&format!(
-                "{} more diagnostics are not shown\n",
-                self.dropped
-            ));
+            text.push_str(&self.not_shown());
+            text.push('\n');
         }
         text
+    }
+
+    fn not_shown(&self) -> String {
+        let count = crate::cli::plural(self.dropped, "more finding");
+        match self.tally.at_least {
+            true => "more findings are not shown: reading stopped".to_owned(),
+            false if self.dropped == 1 => format!("{count} is not shown"),
+            false => format!("{count} are not shown"),
+        }
     }
 
     fn document(&self, finding: &Diagnostic) -> Diag {
@@ -108,6 +126,21 @@ impl Findings {
 }
 
 impl Tally {
+    /// `2 errors, 0 warnings, 1 note`
+    pub(crate) fn words(self) -> String {
+        use crate::cli::plural;
+        let words = format!(
+            "{}, {}, {}",
+            plural(self.errors, "error"),
+            plural(self.warnings, "warning"),
+            plural(self.notes, "note"),
+        );
+        match self.at_least {
+            true => format!("at least {words}"),
+            false => words,
+        }
+    }
+
     fn count(&mut self, severity: Severity) {
         match severity {
             Severity::Error => self.errors += 1,
@@ -175,7 +208,21 @@ mod tests {
             .collect();
         let findings = Findings::new(list, SourceMap::new());
         let documents = findings.documents();
-        assert_eq!((documents.len(), findings.tally().warnings), (101, 105));
-        assert!(documents[100].message.starts_with("5 more"));
+        let tally = findings.tally();
+        assert_eq!((documents.len(), tally.warnings), (101, 105));
+        assert_eq!(documents[100].message, "5 more findings are not shown");
+        assert_eq!(tally.words(), "0 errors, 105 warnings, 0 notes");
+    }
+
+    #[test]
+    fn what_was_not_counted_is_not_claimed() {
+        let one = || Diagnostic::error("", "e", span(0, 0, 0), "");
+        let more = Diagnostic::new(Severity::Note, "", "more", None, "7 more");
+        let counted = Findings::new(vec![one(), more], SourceMap::new());
+        let words = "at least 1 error, 0 warnings, 0 notes";
+        assert_eq!(counted.tally().words(), words);
+        assert_eq!(counted.documents().len(), 1);
+        let stopped = Findings::new(vec![one()], SourceMap::new()).cut(true);
+        assert_eq!(stopped.tally().words(), words);
     }
 }

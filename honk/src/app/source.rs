@@ -168,7 +168,7 @@ fn finish(parsed: Parsed, spec: &Spec, purpose: Purpose, running: Option<Running
     Outcome {
         candidate,
         shares: shares(&parsed),
-        findings: Findings::new(list, parsed.sources),
+        findings: Findings::new(list, parsed.sources).cut(parsed.cut),
     }
 }
 

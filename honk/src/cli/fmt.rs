@@ -11,24 +11,28 @@ use super::{
     exit::{Exit, Failure},
     plural,
 };
-use crate::app::diag::{Findings, short};
+use crate::app::diag::Findings;
 
 /// Runs the command.
 pub(crate) fn run(invocation: &Invocation, args: &Fmt) -> Result<Exit, Failure> {
     let (name, bytes) = read(invocation, args)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Failure::new(Exit::Config, "parse", format!("{name}: not UTF-8: {e}")))?;
-    let formatted =
-        honk_grammar::format(&text).map_err(|_| unreadable(&name, &text, invocation.out.json))?;
+    let (formatted, text) = match String::from_utf8(bytes) {
+        Ok(text) => (honk_grammar::format(&text).ok(), text.into_bytes()),
+        Err(foreign) => (None, foreign.into_bytes()),
+    };
+    let Some(formatted) = formatted else {
+        return Err(unreadable(&name, &text, invocation.out.json));
+    };
+    let changed = formatted.as_bytes() != text;
     if args.check {
-        if formatted == text {
+        if !changed {
             return Ok(Exit::Success);
         }
         let message = format!("{name} is not in canonical form; `honk fmt` shows it");
         return Err(Failure::new(Exit::Found, "format", message));
     }
     if invocation.out.json {
-        let data = serde_json::json!({ "text": formatted, "changed": formatted != text });
+        let data = serde_json::json!({ "text": formatted, "changed": changed });
         let none: [String; 0] = [];
         invocation.out.document("fmt/1", &data, &none)?;
     } else {
@@ -37,19 +41,17 @@ pub(crate) fn run(invocation: &Invocation, args: &Fmt) -> Result<Exit, Failure> 
     Ok(Exit::Success)
 }
 
-/// What keeps a text from being formatted, each with its place.
-fn unreadable(name: &str, text: &str, json: bool) -> Failure {
-    let parsed = honk_grammar::parse_text(name, text);
-    let findings = Findings::new(parsed.diagnostics, parsed.sources);
+/// What keeps a text from being formatted, each with its place: told above the last line for
+/// people, in the details for machines.
+fn unreadable(name: &str, text: &[u8], json: bool) -> Failure {
+    let parsed = honk_grammar::parse_bytes(name, text);
+    let findings = Findings::new(parsed.diagnostics, parsed.sources).cut(parsed.cut);
     let documents = findings.documents();
     if !json {
         eprint!("{}", findings.human(Severity::Error));
     }
-    let first = documents.first().map(short).unwrap_or_default();
-    let message = match findings.tally().errors {
-        0 | 1 => first,
-        n => format!("{first} (and {} more)", plural(n - 1, "error")),
-    };
+    let errors = plural(findings.tally().errors, "error");
+    let message = format!("{name} is not formatted: {errors} to correct first");
     Failure::new(Exit::Config, "parse", message).details(json!({ "diagnostics": documents }))
 }
 
@@ -78,14 +80,22 @@ mod tests {
 
     #[test]
     fn what_cannot_be_formatted_is_told_with_its_place() {
-        let text = "global {\n log_level: (\n}\nrouting {\n dport(1 2) -> x\n}\n";
+        let text = b"global {\n log_level: (\n}\nrouting {\n dport(1 2) -> x\n}\n";
         let failure = unreadable("a.dae", text, true);
-        assert!(
-            failure.message.starts_with("a.dae:2:13: error[parse]: "),
-            "{failure}"
+        assert_eq!(
+            failure.message,
+            "a.dae is not formatted: 2 errors to correct first"
         );
-        assert!(failure.message.ends_with("(and 1 error more)"), "{failure}");
-        let details = failure.details.unwrap();
-        assert_eq!(details["diagnostics"][1]["line"], 5);
+        let found = failure.details.unwrap();
+        let lines = [0, 1].map(|i| found["diagnostics"][i]["line"].clone());
+        assert_eq!(lines, [json!(2), json!(5)]);
+    }
+
+    #[test]
+    fn another_encoding_is_named() {
+        let failure = unreadable("a.dae", b"# \xD6\xD0\xCE\xC4\nglobal {}", true);
+        let found = failure.details.unwrap();
+        let help = found["diagnostics"][0]["help"].as_str().unwrap();
+        assert!(help.contains("iconv -f GBK"), "{found}");
     }
 }

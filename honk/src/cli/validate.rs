@@ -12,7 +12,6 @@ use super::{
     dump::Understood,
     exit::{Exit, Failure},
     output::clean,
-    plural,
 };
 use crate::{
     api::doc::Diag,
@@ -61,12 +60,7 @@ pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Fail
         } else {
             "invalid"
         };
-        invocation.out.text(&format!(
-            "{word}: {}, {}, {}",
-            plural(tally.errors, "error"),
-            plural(tally.warnings, "warning"),
-            plural(tally.notes, "note"),
-        ))?;
+        invocation.out.text(&format!("{word}: {}", tally.words()))?;
     }
     if exit == Exit::Success {
         Ok(exit)
@@ -161,6 +155,7 @@ fn document(
         "errors": tally.errors,
         "warnings": tally.warnings,
         "notes": tally.notes,
+        "at_least": tally.at_least,
         "diagnostics": documents,
     });
     if let Some(candidate) = &outcome.candidate {

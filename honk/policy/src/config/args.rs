@@ -13,7 +13,7 @@ use super::{
     hints,
     matcher::{PRIVATE, Wrong, domain, geo_code, geo_file, network, prefix},
     reach::fits_all,
-    report::{Report, argument, call_name, with_help},
+    report::{Report, call_name, with_help},
     value::{BadValue, Letters, remedy, shortened},
 };
 use crate::{
@@ -61,7 +61,7 @@ impl Arguments<'_, '_, '_> {
         arg: &'a Arg,
         keys: &[&str],
     ) -> Option<(Option<&'a str>, &'a str)> {
-        let (key, text) = argument(arg);
+        let (key, text) = arg.parts();
         let Some(key) = key else {
             return Some((None, text));
         };
@@ -84,9 +84,8 @@ impl Arguments<'_, '_, '_> {
 
     pub(super) fn bad(&mut self, key: Option<&str>, text: &str, span: Span, wrong: Wrong) {
         let hint = match key {
-            None | Some("suffix" | "domain" | "full") => {
-                hints::argument(&self.call.name.text, text)
-            }
+            None | Some("suffix" | "domain") => hints::argument(&self.call.name.text, text),
+            Some("full") => hints::full(text),
             Some(_) => None,
         };
         let (number, slug) = match key {

@@ -9,7 +9,7 @@ use super::{
     args::Arguments,
     hints,
     matcher::{mac, one_of, ports},
-    report::{Report, argument, call_name, with_help},
+    report::{Report, call_name, with_help},
     value,
 };
 use crate::routing::rule::{Cond, Test};
@@ -119,7 +119,7 @@ fn unknown(report: &mut Report<'_>, call: &Call) -> Option<Lowered> {
 /// Process names as the kernel compares them: 16 bytes, padded with NUL.
 fn process_names(reader: &mut Arguments<'_, '_, '_>) -> Vec<[u8; 16]> {
     for arg in &reader.call.args {
-        let text = argument(arg).1;
+        let text = arg.parts().1;
         if let Some((_, file)) = text.rsplit_once('/') {
             let message = format!(
                 "`{}`: a process is known by its name, not by its path",

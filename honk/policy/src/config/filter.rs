@@ -16,7 +16,7 @@ use super::{
     Field, FilterLine, Policy, Predicate, TextTest, decl,
     keys::FILTER_NOTES,
     names::Names,
-    report::{Report, argument, call_name, did_you_mean, with_help},
+    report::{Report, call_name, did_you_mean, with_help},
     value::{Letters, remedy, shortened},
 };
 
@@ -190,9 +190,9 @@ impl<'a> Reader<'a> {
             return;
         }
         for call in calls {
-            let literal = |arg: &Arg| argument(arg).0.is_none();
+            let literal = |arg: &Arg| arg.parts().0.is_none();
             let words = call.args.iter().filter(|arg| literal(arg));
-            let words = words.map(|arg| (argument(arg).1, arg.span));
+            let words = words.map(|arg| (arg.parts().1, arg.span));
             let words = words.filter(|(text, _)| !text.is_empty());
             match call.name.text.as_str() {
                 // Beside a pattern a tag may be one of others that come and go.
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         let mut tags: Vec<String> = Vec::new();
         let mut seen = HashSet::new();
         for arg in &call.args {
-            let (key, text) = argument(arg);
+            let (key, text) = arg.parts();
             if key.is_some() {
                 let message = format!(
                     "group `{}`: `group()` takes names only; this line is ignored",
@@ -338,7 +338,7 @@ fn predicate(report: &mut Report<'_>, call: &Call) -> Result<Option<Predicate>, 
     };
     let mut tests = Vec::new();
     for arg in &call.args {
-        let (key, text) = argument(arg);
+        let (key, text) = arg.parts();
         if text.is_empty() {
             continue;
         }

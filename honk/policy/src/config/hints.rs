@@ -49,6 +49,17 @@ pub(super) fn argument(function: &str, text: &str) -> Option<String> {
     }
 }
 
+/// What to do about a name for `full:`, which takes no wildcard.
+pub(super) fn full(text: &str) -> Option<String> {
+    let below = text.trim_start_matches(['*', '+']);
+    let name = below
+        .strip_prefix('.')
+        .filter(|name| *below != *text && !name.contains('*'))?;
+    Some(format!(
+        "`full:` is one name; `suffix: .{name}` matches those below it, `suffix: {name}` that one too"
+    ))
+}
+
 /// What is wrong with a link because of what stands at its end or in front of it.
 pub(super) fn link(text: &str) -> Option<String> {
     if matches!(text, "-" | "*") {
@@ -61,6 +72,11 @@ pub(super) fn link(text: &str) -> Option<String> {
     Some(format!(
         "items are not separated: remove the `{last}` at its end"
     ))
+}
+
+/// Words that join two conditions or values elsewhere.
+pub(super) fn is_joint(word: &str) -> bool {
+    matches!(word, "||" | "|" | "or" | "and")
 }
 
 /// What to do about a word behind the value of a key, which is part of it.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use honk_grammar::{
     Parsed,
-    ast::{Arg, Call, Item, Lit, Span, Value},
+    ast::{Call, Item, Lit, Span, Value},
     diag::{Diagnostic, Severity},
     is_secret_key,
 };
@@ -297,6 +297,13 @@ impl<'a> Report<'a> {
                 covers = 2;
                 Some(format!("a section has no `=`: `{text} {{ ... }}`"))
             }
+            (Some(Item::Decl(_)), _) if hints::is_joint(&text) => {
+                let words = items[at..].iter().take_while(
+                    |item| matches!(item, Item::Stray(w) if line(w.span) == line(stray.span)),
+                );
+                covers = words.count();
+                Some(format!("`{key}` takes one value; nothing joins two"))
+            }
             (Some(Item::Decl(decl)), _)
                 if !is_secret_key(key) && same_line_decl(&items[at - 1], stray, &line) =>
             {
@@ -384,41 +391,6 @@ pub(super) fn with_help(finding: Diagnostic, help: Option<String>) -> Diagnostic
     match help {
         Some(text) => finding.help(text),
         None => finding,
-    }
-}
-
-/// Argument keys of all functions: before the colon of an argument written without blanks,
-/// only these separate a key.
-const ARGUMENT_KEYS: &[&str] = &[
-    "suffix",
-    "domain",
-    "full",
-    "keyword",
-    "contains",
-    "regex",
-    "geosite",
-    "geoip",
-    "ext",
-    "tag",
-    "tag_regex",
-    "link_keyword",
-    "link_regex",
-    "name",
-    "name_keyword",
-    "name_regex",
-    "subtag",
-    "subtag_regex",
-    "mark",
-];
-
-/// Key and value of an argument, as its function sees them.
-pub(super) fn argument(arg: &Arg) -> (Option<&Lit>, &str) {
-    match &arg.key {
-        Some(key) if arg.spaced || ARGUMENT_KEYS.contains(&key.text.as_str()) => {
-            (Some(key), &arg.value.text)
-        }
-        Some(_) => (None, &arg.raw),
-        None => (None, &arg.value.text),
     }
 }
 

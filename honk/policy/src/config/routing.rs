@@ -14,7 +14,7 @@ use super::{
     names::{MAX_OUTBOUNDS, Names, Target, Use},
     places::{GroupPlaces, Places},
     reach::{self, RulePlace},
-    report::{Report, argument, with_help},
+    report::{Report, with_help},
     value::{self, shortened},
 };
 use crate::{
@@ -308,7 +308,7 @@ impl Routing<'_, '_, '_> {
         let (mut must, mut mark) = (None, None);
         let mut failed = false;
         for arg in args {
-            let (key, text) = argument(arg);
+            let (key, text) = arg.parts();
             let repeated = match key.map(|key| key.text.as_str()) {
                 None if text == "must" => must.replace(true).is_some(),
                 Some("mark") => match value::mark(text) {

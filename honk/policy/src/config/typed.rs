@@ -13,7 +13,7 @@ use super::{
     dns::value as dns_value,
     keys::{Key, Kind},
     matcher::{network, prefix},
-    report::{Report, argument},
+    report::Report,
     value::{self, BadValue, Read},
 };
 use crate::id::Secret;
@@ -127,7 +127,7 @@ fn call_text(calls: &[Call]) -> Option<String> {
 
 /// An argument without its quotes.
 pub(super) fn arg_text(arg: &Arg) -> String {
-    match argument(arg) {
+    match arg.parts() {
         (Some(key), text) => format!("{}: {text}", key.text),
         (None, text) => text.to_owned(),
     }
@@ -165,9 +165,7 @@ pub(super) fn read_one(kind: Kind, text: &str) -> Read<Typed> {
         }
         Kind::Preset if text.is_empty() => own(""),
         Kind::Preset => {
-            if value::preset(text).is_none() {
-                value::url(text, &["http", "https"])?;
-            }
+            value::url_or_preset(text)?;
             own(text)
         }
         Kind::Bind => Typed::Text(dns_value::bind(text)?),

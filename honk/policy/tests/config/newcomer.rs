@@ -48,6 +48,36 @@ const CASES: &[(&str, u32, &[&str])] = &[
         2,
         &["no separator is needed"],
     ),
+    (
+        "global {\n ping_url: preset(googel)\n}",
+        2,
+        &["no preset `googel`", "google, cloudflare, apple"],
+    ),
+    (
+        "global {\n log_level(info)\n}",
+        2,
+        &["stands alone", "write `log_level: info`"],
+    ),
+    (
+        "global {\n log_level: info // why\n}",
+        2,
+        &["`//` is no comment", "begin with `#`"],
+    ),
+    (
+        "routing {\n domain(full: *.a.example) -> direct\n}",
+        2,
+        &["`suffix: .a.example`"],
+    ),
+    (
+        "routing {\n domain(full: a*.example) -> direct\n}",
+        2,
+        &["no domain name"],
+    ),
+    (
+        "routing {\n fallback: direct || block\n}",
+        2,
+        &["takes one value"],
+    ),
     ("Global { }", 1, &["did you mean `global`"]),
     (
         "logging { }",

@@ -14,7 +14,7 @@ use crate::{
         args::Arguments,
         decl::repeated,
         matcher::{Near, Wrong, mac},
-        report::{Report, argument, call_name, with_help},
+        report::{Report, call_name, with_help},
         value::{Letters, shortened},
     },
     routing::rule::{DomainTest, Prefix},
@@ -296,7 +296,7 @@ impl Reader<'_, '_, '_> {
             "ip" => DnsTest::Address(reader.addresses(&["geoip", "ext"], &mut geo), geo),
             "upstream" => {
                 for arg in &call.args {
-                    let text = argument(arg).1;
+                    let text = arg.parts().1;
                     if text != "asis" && !upstreams.contains(text) {
                         undefined(reader.report, text, arg.span, upstreams);
                         reader.failed = true;
@@ -480,7 +480,7 @@ fn internal(reader: &mut Arguments<'_, '_, '_>, kind: InternalName) -> DnsTest {
         ],
     };
     for arg in &reader.call.args {
-        let (key, text) = argument(arg);
+        let (key, text) = arg.parts();
         let key = key.map(|key| key.text.as_str());
         if key.is_some_and(|key| key.ends_with("regex"))
             && let Err(bad) = reader.report.pattern(text, Letters::Any)

@@ -173,7 +173,14 @@ impl fmt::Display for Kind {
                 Unit::Seconds => f.write_str("duration, bare number in seconds"),
             },
             Self::Bandwidth => f.write_str("bandwidth"),
-            Self::Word(words, _) | Self::AnyCaseWord(words) => f.write_str(&choice(words)),
+            Self::Word(words, aliases) => {
+                f.write_str(&choice(words))?;
+                let aliases = aliases.iter().filter(|(from, _)| !from.is_empty());
+                aliases
+                    .into_iter()
+                    .try_for_each(|(from, to)| write!(f, "; `{from}` is `{to}`"))
+            }
+            Self::AnyCaseWord(words) => f.write_str(&choice(words)),
             Self::Words(words) => write!(f, "list of {}", choice(words)),
             Self::Mark => f.write_str("packet mark"),
             Self::AbsolutePath => f.write_str("absolute path"),

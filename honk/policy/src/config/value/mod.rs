@@ -9,7 +9,7 @@ mod number;
 mod pattern;
 
 pub(crate) use net::host_port;
-pub use net::{address, host_or_address, interface, preset, url};
+pub use net::{address, host_or_address, interface, preset, url, url_or_preset};
 pub use number::{Unit, bandwidth, duration, integer, span_of_integers, unsigned};
 pub(crate) use pattern::{BUDGET, Letters, pattern, remedy};
 

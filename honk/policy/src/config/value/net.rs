@@ -27,17 +27,37 @@ pub fn url(text: &str, schemes: &[&str]) -> Read<()> {
     Ok(())
 }
 
+/// Names for `preset(name)`, with what they ask for.
+const PRESETS: &[(&str, &str)] = &[
+    ("google", "https://www.gstatic.com/generate_204"),
+    ("cloudflare", "https://cp.cloudflare.com/generate_204"),
+    ("apple", "https://captive.apple.com/hotspot-detect.html"),
+    ("firefox", "https://detectportal.firefox.com/canonical.html"),
+    ("yandex", "https://ya.ru/"),
+];
+
 /// URL of a `preset(name)`.
 pub fn preset(text: &str) -> Option<&'static str> {
-    let name = text.strip_prefix("preset(")?.strip_suffix(')')?;
-    Some(match name.trim() {
-        "google" => "https://www.gstatic.com/generate_204",
-        "cloudflare" => "https://cp.cloudflare.com/generate_204",
-        "apple" => "https://captive.apple.com/hotspot-detect.html",
-        "firefox" => "https://detectportal.firefox.com/canonical.html",
-        "yandex" => "https://ya.ru/",
-        _ => return None,
-    })
+    let name = text.strip_prefix("preset(")?.strip_suffix(')')?.trim();
+    PRESETS
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, url)| *url)
+}
+
+/// Checks an http(s) URL or `preset(name)`.
+pub fn url_or_preset(text: &str) -> Read<()> {
+    if preset(text).is_some() {
+        return Ok(());
+    }
+    if let Some(name) = text.strip_prefix("preset(") {
+        let name = name.trim_end_matches(')').trim();
+        let known: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
+        let known = known.join(", ");
+        let text = format!("there is no preset `{name}`; there are {known}");
+        return Err(BadValue::shape("E406", text));
+    }
+    url(text, &["http", "https"])
 }
 
 /// Splits `host`, `host:port`, `[v6]` or `[v6]:port`; the brackets are removed.
