@@ -519,10 +519,7 @@ fn what_is_not_served_is_said() {
             "global { bootstrap_resolver: tcp://192.0.2.1 }",
             &["bootstrap_resolver"],
         ),
-        (
-            "group { g { policy: score } h { policy: score } }",
-            &["score"],
-        ),
+        ("group { g { policy: score } h { policy: score } }", &[]),
         ("group { g { pool: 4 } }", &["pool"]),
         ("routing { domain(a.b) -> direct pname(x) -> direct }", &[]),
         (
