@@ -86,7 +86,7 @@ pub(super) async fn ping(
         url: asked.url,
         timeout_ms: asked.timeout_ms,
         family: asked.family,
-        concurrency: None,
+        ..Settings::default()
     };
     let wish = wish.wish()?;
     let measured = shared
@@ -122,6 +122,7 @@ struct Begin {
     timeout_ms: Option<u64>,
     family: Option<String>,
     concurrency: Option<usize>,
+    order: Option<Vec<String>>,
 }
 
 /// What a run measures: one of these.
@@ -184,6 +185,7 @@ pub(super) async fn begin(
         timeout_ms: asked.timeout_ms,
         family: asked.family,
         concurrency: asked.concurrency,
+        order: asked.order,
     };
     let wish = wish.wish()?;
     started(&shared, &what, wish, toggle).await
@@ -198,6 +200,8 @@ struct Settings {
     /// `v4`, `v6` or `any`.
     family: Option<String>,
     concurrency: Option<usize>,
+    /// Ids of members, in the order in which they come first.
+    order: Option<Vec<String>>,
 }
 
 /// The same as a run over the group.
@@ -367,10 +371,13 @@ impl Settings {
             Some("v6") => Some(Family::V6),
             Some(_) => return Err(bad("family", "`family` is v4, v6 or any")),
         };
+        let order = self.order.iter().flatten();
+        let order = order.map(|id| query::id(id, "member"));
         Ok(Wish {
             url,
             timeout: self.timeout_ms.map(Duration::from_millis),
             family,
+            order: order.collect::<Result<_, _>>()?,
             concurrency: self.concurrency,
             ..Wish::default()
         })
@@ -383,6 +390,10 @@ pub(super) fn refused(error: PingError) -> ApiError {
         PingError::NotRunning => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "starting", text),
         PingError::NoGroup => ApiError::not_found("group", text),
         PingError::NoNode => ApiError::not_found("node", text),
+        PingError::NotMeasured => {
+            let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "not_a_member", text);
+            error.details(json!({ "field": "order" }))
+        }
         PingError::NoExit => ApiError::new(StatusCode::CONFLICT, "no_exit", text),
         PingError::Busy(Busy::Same(id) | Busy::Full(id)) => {
             let error = ApiError::new(StatusCode::CONFLICT, "already_running", text);

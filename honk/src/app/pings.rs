@@ -14,7 +14,7 @@ use honk_policy::{
         TestStart,
         measure::{Map, RunId},
     },
-    id::{Family, GroupId, MemberId, Network, NodeId},
+    id::{Family, GroupId, MemberId, Network, NodeId, Uuid},
     node::{Node, Protocol},
 };
 
@@ -46,8 +46,10 @@ pub(crate) struct Wish {
     pub(crate) url: Option<CheckUrl>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<usize>,
-    /// Of the targets.
+    /// Of the way to the nodes.
     pub(crate) family: Option<Family>,
+    /// Who comes first; the others follow as they are listed.
+    pub(crate) order: Vec<Uuid>,
     /// Answers that count.
     pub(crate) expected: Statuses,
     /// What was measured before and need not be again.
@@ -78,6 +80,8 @@ pub(crate) enum PingError {
     /// `block` has no way out, and a node that is switched off is not dialed.
     #[error("the node is not dialed: it is `block`, or switched off")]
     NoExit,
+    #[error("`order` names what is not measured")]
+    NotMeasured,
     #[error("{0}")]
     Busy(Busy),
 }
@@ -105,7 +109,15 @@ impl Engine {
                 (Map::Scratch, None, members)
             }
         };
-        let measured: BTreeSet<MemberId> = members.iter().map(|m: &Member| m.id).collect();
+        let mut members: Vec<Member> = members;
+        let measured: BTreeSet<MemberId> = members.iter().map(|m| m.id).collect();
+        let ids: BTreeSet<Uuid> = measured.iter().map(|id| id.uuid()).collect();
+        if !wish.order.iter().all(|id| ids.contains(id)) {
+            return Err(PingError::NotMeasured);
+        }
+        let places = wish.order.iter().zip(0usize..);
+        let places: BTreeMap<Uuid, usize> = places.map(|(id, at)| (*id, at)).collect();
+        members.sort_by_key(|m| places.get(&m.id.uuid()).copied().unwrap_or(usize::MAX));
         let order = Order {
             map,
             members,

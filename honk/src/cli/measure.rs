@@ -74,6 +74,7 @@ pub(crate) async fn run(session: &Session, wanted: Wanted<'_>) -> Result<Exit, F
         "scope": wanted.scope,
         "url": how.url,
         "timeout_ms": timeout.and_then(|ms| u64::try_from(ms).ok()),
+        "family": how.family,
         "concurrency": how.concurrency,
     });
     // The limit of the command line is that of a measurement.
@@ -186,6 +187,7 @@ mod tests {
             let measure = args::Measure {
                 url: None,
                 concurrency: None,
+                family: None,
                 sort,
                 limit,
             };

@@ -446,7 +446,15 @@ async fn measurements_that_fail_are_code_11_and_wrong_names_7() {
         &["node", "ping", "a"][..],
         &["node", "ping", "a", "--sort", "name", "--limit", "1"],
         &["node", "ping", "--group", "proxy", "--json"],
-        &["group", "test", "proxy", "--concurrency", "1"],
+        &[
+            "group",
+            "test",
+            "proxy",
+            "--concurrency",
+            "1",
+            "--family",
+            "v4",
+        ],
     ] {
         assert_eq!(served.code(words).await, 11, "{words:?}");
     }

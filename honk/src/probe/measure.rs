@@ -44,7 +44,7 @@ pub(crate) struct Request {
     pub(crate) url: Arc<CheckUrl>,
     pub(crate) method: Arc<str>,
     pub(crate) timeout: Duration,
-    /// Of the target; `None`: whichever its name has.
+    /// Of the way to the node; `None`: whichever its server has.
     pub(crate) family: Option<Family>,
     /// Answers that count.
     pub(crate) expected: Statuses,

@@ -42,7 +42,7 @@ pub(crate) enum Group {
         /// Name or id
         group: String,
         /// Test an automatic group instead, which then chooses anew
-        #[arg(long, conflicts_with_all = ["url", "concurrency", "sort", "limit"])]
+        #[arg(long, conflicts_with_all = ["url", "concurrency", "family", "sort", "limit"])]
         reselect: bool,
         #[command(flatten)]
         how: Measure,
@@ -66,6 +66,9 @@ pub(crate) struct Measure {
     /// Measurements at a time; else `ping_concurrency`
     #[arg(long, value_name = "1..64")]
     pub(crate) concurrency: Option<usize>,
+    /// Over which addresses of the nodes
+    #[arg(long, value_parser = ["v4", "v6", "any"])]
+    pub(crate) family: Option<String>,
     /// Order of the table
     #[arg(long, value_enum, default_value_t = Sort::Latency)]
     pub(crate) sort: Sort,
