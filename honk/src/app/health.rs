@@ -10,7 +10,7 @@ use std::{
 use honk_policy::{
     config::{CheckDns, CheckUrl, Config, Policy, Typed},
     group::{Group, GroupTable, Member, builtin::is_builtin},
-    health::{GroupFacts, NodeFacts, Selection, Setup, Touched, View},
+    health::{GroupFacts, NodeFacts, Outcome, Selection, Setup, Subject, Touched, View},
     id::{Family, GroupId, MemberId, Network, NodeId},
     node::{Host, Node, Protocol},
 };
@@ -81,6 +81,11 @@ impl Groups for Engine {
         self.tell("node.health", None, data);
     }
 
+    fn probed(&self, generation: u64, subject: Subject, outcome: Outcome) {
+        self.score
+            .probed(&self.snapshot(), generation, subject, outcome);
+    }
+
     async fn judge(&self, view: Arc<View>, touched: Touched) {
         if let Err(error) = self.health_changed(view, &touched).await {
             tracing::warn!(target: "honk::health", %error, "the kernel was not told of a change of health");
@@ -136,8 +141,9 @@ fn plan(snapshot: &Snapshot) -> Plan {
             parallel: number(config, "ping_concurrency", 10),
         },
         off: BTreeSet::new(),
+        generation: snapshot.generation,
         url: check_url(config),
-        method: text(config, "tcp_check_http_method", "HEAD").into(),
+        method: check_method(config).into(),
         dns: check_dns(config),
         group_urls,
     }
@@ -237,7 +243,13 @@ pub(super) fn default_url() -> CheckUrl {
     CheckUrl::parse("preset(google)").expect("a preset is a URL")
 }
 
-fn check_dns(config: &Config) -> Arc<CheckDns> {
+/// How nodes are asked over HTTP.
+pub(super) fn check_method(config: &Config) -> String {
+    text(config, "tcp_check_http_method", "HEAD")
+}
+
+/// What nodes are asked over UDP.
+pub(super) fn check_dns(config: &Config) -> Arc<CheckDns> {
     let declared = match config.settings.global("udp_check_dns") {
         Some(Typed::List(list)) => CheckDns::parse_list(&list),
         _ => None,

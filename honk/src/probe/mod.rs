@@ -25,7 +25,7 @@ use std::{
 
 use honk_policy::{
     config::{CheckDns, CheckUrl},
-    health::{Counts, Sample, Selection, Setup, TestStart, Touched, View},
+    health::{Counts, Outcome, Sample, Selection, Setup, Subject, TestStart, Touched, View},
     id::{Family, GroupId, MemberId, NodeId},
     node::Node,
     time::Moment,
@@ -56,6 +56,8 @@ pub(crate) trait Groups: fmt::Debug + Send + Sync + 'static {
     fn leaf(&self, group: GroupId, member: MemberId) -> Option<Arc<Node>>;
     /// A node answers no more, or again: over which path.
     fn shifted(&self, node: &Node, what: &'static str, family: Family, alive: bool);
+    /// A check that was begun under a generation has ended.
+    fn probed(&self, _generation: u64, _: Subject, _: Outcome) {}
     /// Health has changed.
     fn judge(&self, view: Arc<View>, touched: Touched) -> impl Future<Output = ()> + Send;
 }
@@ -66,6 +68,8 @@ pub(crate) struct Plan {
     pub(crate) setup: Setup,
     /// Nodes that are switched off.
     pub(crate) off: BTreeSet<NodeId>,
+    /// Number of the configuration.
+    pub(crate) generation: u64,
     /// What nodes are asked over HTTP.
     pub(crate) url: Arc<CheckUrl>,
     pub(crate) method: Arc<str>,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use honk_policy::{
-    health::{Effects, Event, Monitor, Outcome, Probe, ProbeId, Shift, Subject, Urgency, View},
+    health::{Effects, Event, Monitor, Outcome, Probe, Shift, Subject, Urgency, View},
     id::Domain,
     node::Node,
 };
@@ -104,8 +104,8 @@ struct Task<G> {
     /// When the engine last heard what groups select.
     learned: Option<Instant>,
     probes: JoinSet<Outcome>,
-    /// Numbers of the probes under way.
-    numbers: HashMap<Id, ProbeId>,
+    /// The probes under way.
+    numbers: HashMap<Id, Probe>,
     /// Something to publish.
     due: Option<Urgency>,
     published: Instant,
@@ -156,7 +156,8 @@ impl<G: Groups> Task<G> {
                 tracing::error!(target: "honk::health", %error, "a probe broke");
                 (error.id(), Outcome::Neutral)
             });
-            if let Some(probe) = self.numbers.remove(&id) {
+            if let Some(Probe { id: probe, subject }) = self.numbers.remove(&id) {
+                self.groups.probed(self.plan.generation, subject, outcome);
                 self.hear(Event::Probed { probe, outcome });
             }
             next = self.probes.try_join_next_with_id();
@@ -308,7 +309,7 @@ impl<G: Groups> Task<G> {
         let Some(leaf) = leaf else {
             // A member that leads nowhere, or a node of a generation that just ended.
             let ended = self.probes.spawn(async { Outcome::Neutral });
-            self.numbers.insert(ended.id(), probe.id);
+            self.numbers.insert(ended.id(), probe);
             return;
         };
         let started = self.probes.spawn(async move {
@@ -322,7 +323,7 @@ impl<G: Groups> Task<G> {
             }
             outcome
         });
-        self.numbers.insert(started.id(), probe.id);
+        self.numbers.insert(started.id(), probe);
     }
 }
 

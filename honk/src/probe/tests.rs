@@ -170,6 +170,7 @@ impl Groups for World {
     fn plan(&self) -> Plan {
         let ids: Vec<NodeId> = self.nodes.iter().map(|n| n.id).collect();
         Plan {
+            generation: 1,
             off: std::collections::BTreeSet::new(),
             setup: Setup {
                 nodes: ids

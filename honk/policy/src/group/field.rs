@@ -268,7 +268,13 @@ impl Resolver<'_> {
             }
         }
         if leaves.is_empty() && nested.is_empty() && moving.is_empty() {
-            return Err(self.obstacle(index, network, family, above));
+            // Nothing to compare, but `block` may be meant.
+            let able = (0..group.members.len() as u32)
+                .find(|at| self.candidate(index, *at, network, family, above).is_ok());
+            return match able {
+                Some(at) => self.lead(index, at, Source::Auto, network, family, above),
+                None => Err(self.obstacle(index, network, family, above)),
+            };
         }
         if !listed.is_empty() {
             cands = cands.iter().copied().chain(listed).collect();

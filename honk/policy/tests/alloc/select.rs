@@ -61,6 +61,7 @@ fn table() -> GroupTable {
         def("urltest", Policy::UrlTest, None),
         def("loadbalance", Policy::LoadBalance, None),
         def("fallback", Policy::Fallback, None),
+        def("score", Policy::Score, None),
         def("over", Policy::Selector, nested()),
         def("spread", Policy::LoadBalance, nested()),
     ];

@@ -5,6 +5,7 @@
 //! awaited, logged or called under it. Configurations without such a group never take it.
 
 mod attempt;
+mod checks;
 mod ranking;
 pub(crate) mod switches;
 #[cfg(test)]
@@ -24,11 +25,11 @@ use honk_policy::{
     score::{self, Cand, Ctx, Dropped, GroupKey, Report, Stats, T},
 };
 
-use self::switches::Switches;
 pub(super) use self::{
     attempt::{Attempt, of},
     ranking::{Begun, Ranking},
 };
+use self::{checks::Checks, switches::Switches};
 use super::snapshot::Snapshot;
 
 /// The engine of the process.
@@ -40,6 +41,7 @@ pub(crate) struct Score {
     /// Groups whose flows are closed when they move.
     interrupting: ArcSwap<HashSet<GroupKey>>,
     switches: Switches,
+    checks: Checks,
 }
 
 impl Score {
@@ -49,6 +51,7 @@ impl Score {
             epoch: Instant::now(),
             interrupting: ArcSwap::default(),
             switches: Switches::default(),
+            checks: Checks::default(),
         })
     }
 
@@ -59,6 +62,7 @@ impl Score {
         let interrupting = snapshot.groups.groups().filter(interrupts);
         let interrupting: HashSet<_> = interrupting.map(Group::key).collect();
         self.interrupting.store(Arc::new(interrupting));
+        self.checks.take(snapshot, &membership);
         self.lock().activate(self.now(), &membership);
     }
 

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use honk_policy::{
     group::Scope,
+    health::{Outcome, Subject},
     id::{
-        Family,
+        Domain, Family, MemberId,
         Network::{self, Tcp, Udp},
     },
     score::NetworkStats,
@@ -19,6 +20,7 @@ use crate::{
         testkit::{CONFIG, World, flow},
     },
     flow::{Admission as _, CloseReason, End, Fault, Refusal, Route},
+    probe::Groups as _,
 };
 
 const TARGET: &str = "203.0.113.1:80";
@@ -410,4 +412,68 @@ fn moves_nobody_follows_are_counted_and_forgotten() {
     score.moved(switch(GroupKey(250)));
     assert_eq!(score.lost_moves(), 3);
     assert!(!format!("{:?}", switch(key)).contains("x.example"));
+}
+
+// A check shows as a comparison of nodes, and only under the generation it was begun in.
+#[tokio::test]
+async fn checks_are_a_baseline_of_their_own_generation() {
+    let world = world();
+    let node = |name: &str| {
+        let snapshot = world.engine.snapshot();
+        let mut nodes = snapshot.groups.nodes().iter();
+        nodes.find(|n| n.name == name).unwrap().id
+    };
+    let checked = |name: &str, generation: u64, outcome: Outcome| {
+        let subject = Subject::Node {
+            node: node(name),
+            domain: Domain::Tcp,
+            family: Family::V6,
+        };
+        world.engine.probed(generation, subject, outcome);
+    };
+    let answer = |ms| Outcome::Answer(Duration::from_millis(ms));
+    let score = &world.engine.score;
+    let cells = || score.stats().cache.aggregate_cells;
+    checked("c", 1, answer(1));
+    checked("a", 1, Outcome::Neutral);
+    assert_eq!((cells(), score.dropped().stale_probes), (0, 0));
+    checked("a", 1, answer(90));
+    checked("b", 1, answer(20));
+    assert_eq!(cells(), 2);
+    // Who answers checks faster serves first where nothing else is known.
+    assert_eq!(admit(&world, Tcp, TARGET).leaf.name, "b");
+    reload(&world, &config()).await;
+    checked("a", 1, answer(1));
+    assert_eq!(score.dropped().stale_probes, 1);
+    checked("a", 2, answer(20));
+    checked("b", 2, Outcome::Failure);
+    assert_eq!(score.dropped().stale_probes, 1);
+}
+
+#[tokio::test]
+async fn a_group_with_an_address_of_its_own_hears_only_of_that() {
+    let url = "policy: score check_url: 'http://192.0.2.9/' ";
+    let world = World::new(&CONFIG.replace("policy: select", url));
+    let snapshot = world.engine.snapshot();
+    let group = snapshot.groups.group_named("proxy").unwrap();
+    let MemberId::Node(node) = group.members[0].id() else {
+        panic!("a node");
+    };
+    let answer = || Outcome::Answer(Duration::from_millis(5));
+    let (domain, family) = (Domain::Tcp, Family::V4);
+    let subject = Subject::Node {
+        node,
+        domain,
+        family,
+    };
+    world.engine.probed(1, subject, answer());
+    let cells = || world.engine.score.stats().cache.aggregate_cells;
+    assert_eq!(cells(), 0);
+    let subject = Subject::Member {
+        group: group.id,
+        member: MemberId::Node(node),
+        family,
+    };
+    world.engine.probed(1, subject, answer());
+    assert_eq!(cells(), 1);
 }

@@ -31,8 +31,15 @@ fn reference() -> impl Strategy<Value = String> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    use Policy::{Fallback, LoadBalance, Selector, UrlTest};
-    select(vec![Selector, Selector, UrlTest, LoadBalance, Fallback])
+    use Policy::{Fallback, LoadBalance, Score, Selector, UrlTest};
+    select(vec![
+        Selector,
+        Selector,
+        UrlTest,
+        LoadBalance,
+        Fallback,
+        Score,
+    ])
 }
 
 pub(super) fn defs() -> impl Strategy<Value = Vec<GroupDef>> {

@@ -11,6 +11,7 @@ mod policies;
 mod properties;
 mod ranking;
 mod rivals;
+mod scored;
 mod selecting;
 mod slots;
 mod text;
