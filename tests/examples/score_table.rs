@@ -1,4 +1,5 @@
-//! Prints the tables of `docs/SCORE.md`; `cargo xtask bench score` runs it.
+//! Prints the tables of `docs/SCORE.md`; `cargo xtask bench score` runs it. With `--csv` it prints
+//! every run as comma-separated values instead.
 
 use honk_tests::sim::score;
 
@@ -6,8 +7,13 @@ use honk_tests::sim::score;
 const SEEDS: u64 = 5;
 
 fn main() {
-    let seeds = std::env::args().nth(1).and_then(|n| n.parse().ok());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let seeds = words.iter().find_map(|word| word.parse().ok());
     let seeds = seeds.unwrap_or(SEEDS);
+    if words.iter().any(|word| word == "--csv") {
+        print!("{}", score::csv(&score::scenario::ALL, seeds));
+        return;
+    }
     println!("{}", score::table(seeds));
     print!("{}", score::costs(seeds));
 }

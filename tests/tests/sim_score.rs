@@ -3,7 +3,7 @@
 //! Every run repeats exactly: what holds here holds for these seeds on every machine.
 
 use honk_policy::id::Network;
-use honk_policy::score::GroupStats;
+use honk_policy::score::{GroupStats, Report, State};
 use honk_tests::sim::score::engine::Score;
 use honk_tests::sim::score::outcome::{Outcome, Served};
 use honk_tests::sim::score::policy::{Choice, Policy, Seen};
@@ -11,6 +11,11 @@ use honk_tests::sim::score::world::Flow;
 use honk_tests::sim::score::{
     Figures, Loss, Who, World, figures, play, play_score, play_with, scenario, share,
 };
+
+#[path = "sim_score/report.rs"]
+mod report;
+#[path = "sim_score/spacing.rs"]
+mod spacing;
 
 /// Runs per scenario.
 const SEEDS: u64 = 5;
@@ -469,19 +474,19 @@ fn sim_14_equal_nodes_do_not_take_turns() {
 struct Watched {
     score: Score,
     from: f64,
-    noted: Option<(GroupStats, usize)>,
+    noted: Option<(GroupStats, Report)>,
     last: Option<GroupStats>,
 }
 
 impl Policy for Watched {
     fn pick(&mut self, flow: &Flow, view: &[usize], failed: Option<usize>) -> Option<Choice> {
         let stats = self.score.stats(flow.at);
-        let selected = self.score.report(flow.at, view)?.selected?.index;
+        let report = self.score.report(flow.at, view)?;
         let choice = self.score.pick(flow, view, failed)?;
         if flow.at < self.from {
             self.last = Some(self.score.stats(flow.at));
         } else if self.noted.is_none() {
-            self.noted = Some((stats, view[selected]));
+            self.noted = Some((stats, report));
         }
         Some(choice)
     }
@@ -506,7 +511,7 @@ fn sim_15_idling_earns_nothing_and_forgets_what_was_fast() {
             last: None,
         };
         play_with(&world, seed, &mut watched);
-        let (after, selected) = watched.noted.expect("traffic returns");
+        let (after, report) = watched.noted.expect("traffic returns");
         let before = watched.last.expect("there was traffic");
         let credit = |s: &GroupStats| (s.tcp.budget.cold_available, s.tcp.budget.earned_available);
         assert_eq!(credit(&after), credit(&before));
@@ -514,6 +519,17 @@ fn sim_15_idling_earns_nothing_and_forgets_what_was_fast() {
             after.tcp.budget.business_starts,
             before.tcp.budget.business_starts
         );
-        assert_eq!(selected, 0, "fastest by probe, seed {seed}");
+        let selected = report.selected.expect("a selection");
+        assert_eq!(selected.index, 0, "fastest by probe, seed {seed}");
+        assert_eq!(
+            report.state,
+            State::Provisional,
+            "no flow was answered lately"
+        );
+        // Probes go on, so who is slower by probe is known; nothing else is.
+        assert_eq!(
+            report.challengers.equivalent + report.challengers.challenger_faster,
+            0
+        );
     }
 }

@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(delay(u8::MAX), 21_600);
     }
 
+    /// SI-38.
     #[test]
     fn flows_of_one_outage_are_one_step() {
         let mut cell = Cell::new(1, None);

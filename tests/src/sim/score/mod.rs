@@ -16,7 +16,7 @@ pub mod world;
 pub use engine::Score;
 pub use outcome::{Figures, Outcome, share};
 pub use policy::Policy;
-pub use table::{costs, table};
+pub use table::{costs, csv, table};
 pub use world::{Loss, World};
 
 use chance::Chance;

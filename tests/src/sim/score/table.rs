@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Figures, Outcome, Who, World, figures, play, play_score, scenario,
+    Figures, Outcome, Who, World, figures, play, play_score,
+    scenario::{self, Scenario},
     world::{Flow, TARGETS},
 };
 
@@ -38,6 +39,38 @@ fn cell(figures: &Figures) -> String {
     } = figures;
     let (first, failed) = (first_failed * 1e3, failed * 1e3);
     format!("{first:.1} {failed:.1} {p50:.0} {mean:.0}")
+}
+
+/// Every run of these scenarios, with so many seeds each, as comma-separated values under a line
+/// of names. Shares are of all flows.
+pub fn csv(scenarios: &[Scenario], seeds: u64) -> String {
+    let mut text = String::from(
+        "scenario,policy,seed,flows,first_failed,failed,p50_ms,p95_ms,mean_ms,trials\n",
+    );
+    for scenario in scenarios {
+        let world = (scenario.world)();
+        for (who, seed) in Who::ALL
+            .into_iter()
+            .flat_map(|who| (1..=seeds).map(move |s| (who, s)))
+        {
+            let outcome = play(&world, seed, who);
+            let Figures {
+                first_failed,
+                failed,
+                p50,
+                p95,
+                mean,
+                trials,
+            } = outcome.figures();
+            let (number, name) = (scenario.number, who.name());
+            let flows = outcome.chosen().count();
+            let _ = writeln!(
+                text,
+                "{number},{name},{seed},{flows},{first_failed},{failed},{p50},{p95},{mean},{trials}"
+            );
+        }
+    }
+    text
 }
 
 /// What Score spent in each scenario, as Markdown: trials per hundred flows, the 95th percentile

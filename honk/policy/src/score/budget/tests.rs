@@ -122,6 +122,7 @@ fn what_waits_for_a_minute_ends() {
     check(&ledger);
 }
 
+/// SI-37.
 #[test]
 fn busy_groups_whose_trials_pay_off_earn_twice() {
     let mut ledger = Ledger::new(4);

@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(shared.values, [10.0, 30.0]);
         assert!(a.shared(&ring(&[(31, 1.0)]), when(40)).is_none());
         // An old block in the place of a new one is not the same block.
-        let (new, old) = (ring(&[(61, 10.0)]), ring(&[(1, 20.0)]));
-        assert!(new.shared(&old, when(62)).is_none());
-        assert!(old.shared(&new, when(62)).is_none());
+        let (new, old) = (ring(&[(60, 10.0)]), ring(&[(1, 20.0)]));
+        assert!(new.shared(&old, when(60)).is_none());
+        assert!(old.shared(&new, when(60)).is_none());
     }
 
     #[test]

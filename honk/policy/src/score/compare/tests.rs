@@ -189,6 +189,7 @@ fn common_targets_weigh_equal() {
     );
 }
 
+/// SI-29.
 #[test]
 fn eight_common_targets_in_canonical_order_whatever_their_values() {
     let choose = |fast: usize| {
@@ -510,6 +511,7 @@ fn a_late_sample_shortens_nothing() {
         world.store.record(&mut world.targets, secs(41), key, late);
     }
     assert_eq!(values(&world.common(70).unwrap()), (50.0, 50.0));
+    world.store.check();
 }
 
 #[test]

@@ -184,6 +184,40 @@ fn outcomes_of_trials_are_forgotten_by_a_reload() {
 }
 
 #[test]
+fn two_idle_hours_leave_a_sixteenth_of_the_record_and_no_speed() {
+    let mut world = World::new(&[&[0, 1]]);
+    for _ in 0..8 {
+        serve(&mut world, WEB, 0, 90);
+        serve(&mut world, WEB, 1, 20);
+    }
+    let fresh = Flow {
+        target: Some(2),
+        ..WEB
+    };
+    let view = cands(&[0, 1]);
+    for (leaf, millis) in [(0, 40.0), (1, 80.0)] {
+        world.probe(1, leaf, Some(millis));
+    }
+    assert_eq!(world.peek(fresh, &view), Some(node(1)), "by business");
+    let record = |world: &World| layers(world, 1, 1).group.unwrap().counts(world.now).ok;
+    let before = record(&world);
+    world.pass(7_200_000);
+    for (leaf, millis) in [(0, 40.0), (1, 80.0)] {
+        world.probe(1, leaf, Some(millis));
+    }
+    assert!((record(&world) - before / 16.0).abs() < 1e-9);
+    let Layers {
+        group,
+        family,
+        exact,
+    } = layers(&world, 1, 1);
+    for cell in [group, family, exact] {
+        assert_eq!(cell.unwrap().response.read(world.now), None);
+    }
+    assert_eq!(world.peek(fresh, &view), Some(node(0)), "by probe");
+}
+
+#[test]
 fn an_old_hint_is_none() {
     let mut world = World::new(&[&[0, 1]]);
     serve(&mut world, WEB, 0, 30);

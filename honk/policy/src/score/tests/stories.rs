@@ -167,6 +167,7 @@ fn a_retry_takes_another_leaf_and_is_not_counted() {
     );
 }
 
+/// SI-34.
 #[test]
 fn nested_groups_share_one_outcome() {
     let mut world = World::new(&[&[0, 1, 2], &[0, 1]]);
@@ -312,6 +313,7 @@ fn an_empty_view_and_a_foreign_group_have_no_answer() {
     assert_eq!(report.unwrap().selected, None);
 }
 
+/// SI-39.
 #[test]
 fn nothing_printed_names_a_target_or_a_node() {
     let mut world = World::new(&[&[0, 1, 2]]);
