@@ -16,6 +16,8 @@ pub mod event;
 pub mod flow;
 pub mod key;
 pub mod limits;
+#[cfg(feature = "std")]
+pub mod near;
 pub mod outbound;
 pub mod param;
 pub mod route;

@@ -6,7 +6,7 @@
 
 use crate::{
     abi,
-    limits::{RULE_WORDS, USUAL_ROWS},
+    limits::{NEAR_CHUNKS, NEAR_HALVES, RULE_WORDS, USUAL_ROWS},
 };
 
 /// A set of rule lines: bit `r % 64` of word `r / 64`.
@@ -81,6 +81,17 @@ pub struct RouteMeta {
     pub pad2: [u8; 20],
 }
 abi!(RouteMeta, 64);
+
+/// A word of a near table: 0 for an address in no network, else its class plus one, unless one
+/// of these bits says otherwise.
+pub const NEAR_DEEP: u32 = 1 << 31;
+/// The low bits number the chunk that has an element for each third byte.
+pub const NEAR_CHUNK: u32 = 1 << 30;
+
+/// Element of a chunk.
+pub const fn near_element(chunk: u32, third: u8) -> u32 {
+    NEAR_HALVES + (chunk % NEAR_CHUNKS) * 256 + third as u32
+}
 
 /// `RuleAct` flags.
 pub const ACT_MUST: u8 = 1;

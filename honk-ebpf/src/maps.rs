@@ -15,8 +15,8 @@ use honk_common::{
     key::{FlowKey, FragKey},
     limits::{
         BANKS, COOKIE_ENTRIES, DCACHE_ENTRIES, EVENT_RING_BYTES, FLOW_ENTRIES_DEFAULT,
-        FRAG_ENTRIES, LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES,
-        PORT_ELEMS, RETURN_ENTRIES, USUAL_ROWS, XDP_DEVICES,
+        FRAG_ENTRIES, LOCAL_ADDR_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, NEAR_ENTRIES,
+        PNAME_ENTRIES, PORT_ELEMS, RETURN_ENTRIES, USUAL_ROWS, XDP_DEVICES,
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
@@ -32,6 +32,9 @@ const NBANKS: usize = BANKS as usize;
 pub type Addr = [u8; 16];
 /// Prefix to class. The capacity is only that of the template.
 pub type Prefixes = LpmTrie<Addr, u32, 1024>;
+
+/// What stands in front of a long list of IPv4 networks.
+pub type Near = Array<u32, { NEAR_ENTRIES as usize }>;
 
 /// Address to what its names say. The capacity is only that of the template.
 pub type Names = HashMap<Addr, DomainVal, 1024, LAZY>;
@@ -100,6 +103,10 @@ pub static COOKIE: HashMap<u64, CookieVal, { COOKIE_ENTRIES as usize }, LAZY> = 
 pub static DEST_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
 #[btf_map]
 pub static SRC_LPM: ArrayOfMaps<Prefixes, NBANKS> = ArrayOfMaps::new();
+#[btf_map]
+pub static DEST_NEAR: ArrayOfMaps<Near, NBANKS> = ArrayOfMaps::new();
+#[btf_map]
+pub static SRC_NEAR: ArrayOfMaps<Near, NBANKS> = ArrayOfMaps::new();
 #[btf_map]
 pub static DOMAIN: ArrayOfMaps<Names, NBANKS> = ArrayOfMaps::new();
 #[btf_map]

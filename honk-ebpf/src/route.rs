@@ -15,16 +15,17 @@ use honk_common::{
     outbound::CONTROL,
     route::{
         ACT_MUST, DIM_DEST, DIM_DOMAIN, DIM_DPORT, DIM_DSCP, DIM_MAC, DIM_PNAME, DIM_SPORT,
-        DIM_SRC, DIR_DPORT, DIR_SPORT, PnameKey, RuleBits, USUAL_ALL, USUAL_DEST, USUAL_DOMAIN,
-        USUAL_DPORT, USUAL_DSCP, USUAL_MAC, USUAL_PNAME, USUAL_SPORT, USUAL_SRC, bank, mac_key,
-        usual_row,
+        DIM_SRC, DIR_DPORT, DIR_SPORT, NEAR_CHUNK, NEAR_DEEP, PnameKey, RuleBits, USUAL_ALL,
+        USUAL_DEST, USUAL_DOMAIN, USUAL_DPORT, USUAL_DSCP, USUAL_MAC, USUAL_PNAME, USUAL_SPORT,
+        USUAL_SRC, bank, mac_key, near_element, usual_row,
     },
 };
 
 use crate::{
     maps::{
-        Addr, CLASS_BITS, DEST_LPM, DOMAIN, DSCP_CLASS, MAC_CLASS, PNAME_CLASS, PORT_CLASS,
-        Prefixes, ROUTE_META, ROUTE_SEL, RULE_ACT, SRC_LPM, USUAL_BITS, scratch,
+        Addr, CLASS_BITS, DEST_LPM, DEST_NEAR, DOMAIN, DSCP_CLASS, MAC_CLASS, Near, PNAME_CLASS,
+        PORT_CLASS, Prefixes, ROUTE_META, ROUTE_SEL, RULE_ACT, SRC_LPM, SRC_NEAR, USUAL_BITS,
+        scratch,
     },
     packet::Packet,
 };
@@ -86,11 +87,15 @@ fn evaluate<const WAN: bool>(
     seen.usual = USUAL_ALL;
     seen.count = 0;
     if dims & DIM_DEST != 0 {
-        let found = prefix(&DEST_LPM, bank, p.key.dst, meta.dest_default);
+        let miss = meta.dest_default.into();
+        let found = near(&DEST_NEAR, bank, p.v6, &p.key.dst, miss)
+            .unwrap_or_else(|| prefix(&DEST_LPM, bank, p.key.dst, miss));
         seen.note(USUAL_DEST, found, meta.dest_default);
     }
     if dims & DIM_SRC != 0 {
-        let found = prefix(&SRC_LPM, bank, p.key.src, meta.src_default);
+        let miss = meta.src_default.into();
+        let found = near(&SRC_NEAR, bank, p.v6, &p.key.src, miss)
+            .unwrap_or_else(|| prefix(&SRC_LPM, bank, p.key.src, miss));
         seen.note(USUAL_SRC, found, meta.src_default);
     }
     if dims & DIM_DPORT != 0 {
@@ -284,12 +289,31 @@ fn class(bank: u32, class: u32) -> Option<&'static RuleBits> {
 }
 
 #[inline(always)]
-fn prefix(banks: &ArrayOfMaps<Prefixes, 2>, bank: u32, addr: Addr, miss: u16) -> u32 {
+fn prefix(banks: &ArrayOfMaps<Prefixes, 2>, bank: u32, addr: Addr, miss: u32) -> u32 {
     banks
         .get(bank)
         .and_then(|map| map.get(&Key::new(128, addr)))
         .copied()
-        .unwrap_or(miss.into())
+        .unwrap_or(miss)
+}
+
+/// The same from the table in front; `None` where there is none, or it cannot tell.
+#[inline(always)]
+fn near(banks: &ArrayOfMaps<Near, 2>, bank: u32, v6: bool, addr: &Addr, miss: u32) -> Option<u32> {
+    if v6 {
+        return None;
+    }
+    let table = banks.get(bank)?;
+    let half = u32::from(addr[12]) << 8 | u32::from(addr[13]);
+    let mut word = *table.get(half)?;
+    if word & NEAR_CHUNK != 0 {
+        word = *table.get(near_element(word & !NEAR_CHUNK, addr[14]))?;
+    }
+    match word {
+        0 => Some(miss),
+        _ if word & NEAR_DEEP != 0 => None,
+        class => Some(class - 1),
+    }
 }
 
 #[inline(always)]

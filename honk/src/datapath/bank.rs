@@ -9,9 +9,10 @@ use std::{
 use honk_common::{
     key::LpmKey,
     limits::{
-        BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, PNAME_ENTRIES, PORT_ELEMS,
-        USUAL_ROWS,
+        BANKS, LPM_MAX_ENTRIES, MAC_ENTRIES, MAX_CLASSES, MAX_RULES, NEAR_ENTRIES, PNAME_ENTRIES,
+        PORT_ELEMS, USUAL_ROWS,
     },
+    near::near_table,
     route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PnameKey, PortClasses, bank, mac_key},
     tables::RouteTables,
 };
@@ -123,6 +124,12 @@ impl Banks {
         let src = prefixes(&t.src)?;
         maps.dest_lpm.put(&at, &dest.as_raw_fd().cast_unsigned())?;
         maps.src_lpm.put(&at, &src.as_raw_fd().cast_unsigned())?;
+        for (list, outer) in [(&t.dest, &maps.dest_near), (&t.src, &maps.src_near)] {
+            if let Some(words) = near_table(list) {
+                let table = near(&words)?;
+                outer.put(&at, &table.as_raw_fd().cast_unsigned())?;
+            }
+        }
         if self.guard && !t.guard.is_empty() {
             let guard = prefixes(&t.guard)?;
             maps.xdp_block
@@ -163,7 +170,15 @@ impl Banks {
     fn clear(&mut self, maps: &Maps, domains: &Domains, at: u32) {
         domains.close(&maps.domain, at);
         if std::mem::take(&mut self.filled[at as usize]) {
-            for outer in [&maps.dest_lpm, &maps.src_lpm, &maps.xdp_block] {
+            // The tables in front first: without them the trees still answer.
+            let outers = [
+                &maps.dest_near,
+                &maps.src_near,
+                &maps.dest_lpm,
+                &maps.src_lpm,
+                &maps.xdp_block,
+            ];
+            for outer in outers {
                 let _ = outer.delete(&at);
             }
         }
@@ -209,6 +224,15 @@ fn prefixes(list: &[(LpmKey, u32)]) -> io::Result<OwnedFd> {
     let fd = bpf::create_lpm(size_of::<LpmKey>() as u32, capacity as u32)?;
     let map: Map<LpmKey, u32> = Map::new(fd.as_fd().try_clone_to_owned()?)?;
     let (keys, values): (Vec<LpmKey>, Vec<u32>) = list.iter().copied().unzip();
+    map.put_all(&keys, &values)?;
+    Ok(fd)
+}
+
+/// A fresh table to stand in front of a prefix map.
+fn near(words: &[(u32, u32)]) -> io::Result<OwnedFd> {
+    let fd = bpf::create_array(size_of::<u32>() as u32, NEAR_ENTRIES)?;
+    let map: Map<u32, u32> = Map::new(fd.as_fd().try_clone_to_owned()?)?;
+    let (keys, values): (Vec<u32>, Vec<u32>) = words.iter().copied().unzip();
     map.put_all(&keys, &values)?;
     Ok(fd)
 }

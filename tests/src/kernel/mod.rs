@@ -17,6 +17,7 @@ use aya::maps::MapData;
 use aya::programs::{Program, ProgramFd, SchedClassifier, SkLookup, Xdp};
 use honk_common::counter::{OutStats, STATS_ENTRIES, Stat};
 use honk_common::limits::{MAX_CLASSES, MAX_RULES, PORT_ELEMS, USUAL_ROWS};
+use honk_common::near::near_table;
 use honk_common::param::{GATE_OPEN, OFFLOAD_DIRECT, Param};
 use honk_common::route::{ClassBits, DomainVal, PnameKey, PortClasses, bank, mac_key};
 use honk_common::tables::RouteTables;
@@ -491,11 +492,24 @@ impl Rig {
             self.put(map, &b, &(inner.as_raw_fd() as u32));
             self.inner.push(inner);
         }
+        for (map, prefixes) in [("DEST_NEAR", &tables.dest), ("SRC_NEAR", &tables.src)] {
+            self.del(map, &bytes(&b));
+            let Some(words) = near_table(prefixes) else {
+                continue;
+            };
+            let inner = sys::create_near()?;
+            for (element, word) in &words {
+                sys::update(inner.as_fd(), &bytes(element), &bytes(word))?;
+            }
+            use std::os::fd::AsRawFd as _;
+            self.put(map, &b, &(inner.as_raw_fd() as u32));
+            self.inner.push(inner);
+        }
         let mut meta = tables.meta;
         meta.generation = generation;
         self.put("ROUTE_META", &b, &meta);
         self.put("ROUTE_SEL", &0u32, &generation);
-        let keep = self.inner.len().saturating_sub(6);
+        let keep = self.inner.len().saturating_sub(10);
         self.inner.drain(..keep);
         Ok(())
     }

@@ -15,6 +15,7 @@ const MAP_UPDATE_BATCH: libc::c_int = 26;
 const PROG_TEST_RUN: libc::c_int = 10;
 
 const MAP_TYPE_HASH: u32 = 1;
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_LPM_TRIE: u32 = 11;
 const F_NO_PREALLOC: u32 = 1;
 /// Of a test run: what an XDP program passes goes on into the stack.
@@ -165,13 +166,22 @@ pub fn create_names(capacity: u32) -> io::Result<OwnedFd> {
     create(MAP_TYPE_HASH, 16, value, capacity)
 }
 
+/// An inner array for `DEST_NEAR` or `SRC_NEAR`.
+pub fn create_near() -> io::Result<OwnedFd> {
+    create(MAP_TYPE_ARRAY, 4, 4, honk_common::limits::NEAR_ENTRIES)
+}
+
 fn create(map_type: u32, key_size: u32, value_size: u32, capacity: u32) -> io::Result<OwnedFd> {
     let mut attr = CreateAttr {
         map_type,
         key_size,
         value_size,
         max_entries: capacity.max(1),
-        map_flags: F_NO_PREALLOC,
+        map_flags: if map_type == MAP_TYPE_ARRAY {
+            0
+        } else {
+            F_NO_PREALLOC
+        },
     };
     let fd: RawFd = bpf(MAP_CREATE, &mut attr)?;
     // SAFETY: the kernel just gave us this descriptor.

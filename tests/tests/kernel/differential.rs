@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use honk_common::flow::FLAG_MUST;
 use honk_common::key::{FlowKey, from_bytes, is_v4_mapped, to_bytes};
+use honk_common::near::near_table;
 use honk_common::outbound::{BLOCK, CONTROL, DIRECT, MUST_RULES};
 use honk_common::param::{AMBIG_USER, OFFLOAD_DIRECT, SNI_STRICT};
 use honk_common::route::DomainVal;
@@ -91,6 +92,17 @@ fn prefix(r: &mut Rng) -> Prefix {
     }
 }
 
+/// One of many around the IPv4 addresses, few of which hold others.
+fn small_prefix(r: &mut Rng) -> Prefix {
+    let seed = to_bytes(r.pick(&V4).parse().expect("an address"));
+    let len = r.pick(&[23, 24, 24, 25, 26, 28, 32]);
+    let bits = u128::from_be_bytes(seed) ^ r.below(1 << 16) as u128;
+    Prefix {
+        addr: (bits >> (32 - len) << (32 - len)).to_be_bytes(),
+        len: 96 + len as u8,
+    }
+}
+
 fn range(r: &mut Rng) -> (u16, u16) {
     let (a, b) = (r.pick(&PORTS), r.pick(&PORTS));
     (a.min(b), a.max(b))
@@ -146,7 +158,14 @@ fn rule_set(r: &mut Rng) -> RuleSet {
     } else {
         r.below(10)
     };
-    let lines: Vec<_> = (0..lines).map(|_| rule(r)).collect();
+    let mut lines: Vec<_> = (0..lines).map(|_| rule(r)).collect();
+    // Long lists have a table in front of their tree.
+    if r.below(8) == 0 {
+        let nets: Vec<Prefix> = (0..2000).map(|_| small_prefix(r)).collect();
+        let long = r.pick(&[Test::Dest as fn(_) -> _, Test::Source]);
+        let at = r.below(lines.len() + 1);
+        lines.insert(at, line([is(long(nets))], r.pick(&[DIRECT, BLOCK, 4])));
+    }
     rules(lines, r.pick(&[DIRECT, BLOCK, PROXY]))
 }
 
@@ -244,11 +263,16 @@ fn the_kernel_decides_like_the_reference() {
         .unwrap_or(20_000);
     let mut outcomes = [0usize; 3];
     let mut guarded = 0;
+    let mut long = 0;
     for round in 0..packets.div_ceil(PACKETS_PER_SET) {
         let mut r = Rng(round as u64);
         let set = rule_set(&mut r);
         let oracle = Oracle::new(&set);
         let tables = compile(&set).expect("rules within the limits");
+        long += [&tables.dest, &tables.src]
+            .map(|list| usize::from(near_table(list).is_some()))
+            .iter()
+            .sum::<usize>();
         let packets: Vec<Packet> = (0..PACKETS_PER_SET).map(|_| packet(&mut r)).collect();
         let mut names: BTreeMap<[u8; 16], Vec<&str>> = BTreeMap::new();
         for p in &packets {
@@ -311,6 +335,7 @@ fn the_kernel_decides_like_the_reference() {
         guarded > packets / 2000,
         "only {guarded} were dropped early"
     );
+    assert!(long > packets / 10_000, "only {long} long lists");
     assert!(
         outcomes.iter().all(|n| *n > packets / 20),
         "one-sided: {outcomes:?}"

@@ -15,6 +15,7 @@ const MAP_LOOKUP_BATCH: i32 = 24;
 const MAP_UPDATE_BATCH: i32 = 26;
 
 const MAP_TYPE_HASH: u32 = 1;
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_LPM_TRIE: u32 = 11;
 const F_NO_PREALLOC: u32 = 1;
 
@@ -156,6 +157,11 @@ pub(in super::super) fn create_lpm(key_size: u32, entries: u32) -> io::Result<Ow
     create(MAP_TYPE_LPM_TRIE, key_size, 4, entries)
 }
 
+/// Creates an array, to be put into an outer map.
+pub(in super::super) fn create_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
+    create(MAP_TYPE_ARRAY, 4, value_size, entries)
+}
+
 /// Creates a hash, to be put into an outer map.
 pub(in super::super) fn create_hash(
     key_size: u32,
@@ -179,7 +185,12 @@ fn create(map_type: u32, key_size: u32, value_size: u32, entries: u32) -> io::Re
         key_size,
         value_size,
         max_entries: entries,
-        flags: F_NO_PREALLOC,
+        // An array always has all its elements.
+        flags: if map_type == MAP_TYPE_ARRAY {
+            0
+        } else {
+            F_NO_PREALLOC
+        },
     };
     call_fd(MAP_CREATE, &mut argument)
 }

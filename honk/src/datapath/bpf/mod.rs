@@ -18,7 +18,8 @@ use std::{
 };
 
 pub(super) use elements::{
-    EXIST, create_hash, create_lpm, delete, lookup, lookup_batch, update, update_batch,
+    EXIST, create_array, create_hash, create_lpm, delete, lookup, lookup_batch, update,
+    update_batch,
 };
 #[cfg(test)]
 pub(super) use links::links;

@@ -7,7 +7,7 @@ use honk_common::{
     key::{LpmKey, v4_mapped},
     limits::DOMAIN_ENTRIES,
     outbound::{BLOCK, DIRECT, NET_TCP, STATE_DEAD, group_slot},
-    route::{ACT_FALLBACK, DIM_DEST, DIM_DOMAIN, DomainVal, RuleAct},
+    route::{ACT_FALLBACK, DIM_DEST, DIM_DOMAIN, DomainVal, RuleAct, bank},
 };
 
 use super::*;
@@ -62,6 +62,16 @@ fn rules_change_as_a_whole_or_not_at_all() {
             let port = u16::from(round) + 10;
             assert_eq!(verdict(port), (USER_FIRST + 1 + round, generation));
         }
+        // Long lists have a table in front of their tree, in the bank in force.
+        let tables = || [0, 1].map(|at| dp.0.shared.maps.dest_near.lookup(&at).unwrap().is_some());
+        assert_eq!(tables(), [0, 1].map(|at| at == bank(generation)));
+        let mut wide = prefixes(300, USER_FIRST + 6);
+        for (key, _) in &mut wide.dest {
+            key.prefix_len = 96 + 24;
+            key.addr[15] = 0;
+        }
+        generation = dp.commit(&wide).unwrap();
+        assert_eq!(verdict(20), (USER_FIRST + 6, generation));
         // A prefix longer than an address: refused by the kernel half way through.
         let mut bad = prefixes(300, USER_FIRST);
         bad.dest[200].0.prefix_len = 200;
@@ -72,6 +82,7 @@ fn rules_change_as_a_whole_or_not_at_all() {
         assert_eq!(verdict(30), (USER_FIRST + 6, generation));
         assert_eq!(lock(&dp.0.shared.banks).generation, generation);
         let next = dp.commit(&prefixes(1, USER_FIRST)).unwrap();
+        assert_eq!(tables(), [false; 2], "a short list needs none");
         assert_eq!(next, generation + 1);
         dp.stop().unwrap();
     });
