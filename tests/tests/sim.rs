@@ -304,3 +304,82 @@ fn the_whole_world_dies_and_returns_and_so_does_the_group() {
     let switches = history.switches("g").len();
     assert_eq!(history.facts().filter(|(_, f)| closed(f)).count(), switches);
 }
+
+/// Three hundred nodes of different speed; the fastest is the first.
+fn three_hundred(world: World) -> World {
+    (0..300).fold(world, |world, n| {
+        world.node(&format!("n{n}"), &[(0, Up(60 + n % 170))])
+    })
+}
+
+#[test]
+fn a_process_that_stood_still_looks_around_without_a_storm() {
+    let world = three_hundred(World::default().node("near", &[(0, Up(20)), (900, Refuses)]));
+    let world = world.group_with("g", Policy::UrlTest, |g| g.idle_timeout_s = Some(0));
+    // Once with flows, which find out at once, and once without.
+    for flows in [true, false] {
+        let script = Script::lasting(4_800).at(600, Act::Sleep(3_600));
+        let script = if flows {
+            script.flows_each(500)
+        } else {
+            script
+        };
+        let history = run(&world, &script);
+        assert!(history.most_probes() <= 64, "{}", history.most_probes());
+        // What is selected and its confirmations, then the test of all that a death causes.
+        let first = history.probes_in(4_200..4_201);
+        assert!(first <= 330, "{first} in the first second");
+        let round = history.probes_in(4_200..4_230);
+        assert!((300..=1_000).contains(&round), "{round} in half a minute");
+        let late: Vec<_> = history
+            .switches("g")
+            .into_iter()
+            .filter(|s| s.0 > 600.0)
+            .collect();
+        assert!(late.len() <= 2 && !late.is_empty(), "{late:?}");
+        assert!(late[0].0 < 4_206.0 && late[0].2 != "near", "{late:?}");
+        assert_eq!(history.failed("g", 4_206..4_800), 0);
+    }
+}
+
+#[test]
+fn sleep_alone_moves_nobody_and_kills_nobody() {
+    let world = three_hundred(World::default().node("near", &[(0, Up(20))]));
+    let world = world
+        .group("g", Policy::UrlTest)
+        .group("back", Policy::Fallback);
+    let mut script = Script::lasting(4_000).flows_each(1_000);
+    for n in 0..3 {
+        script = script.at(600 + n * 1_000, Act::Sleep(500));
+    }
+    let history = run(&world, &script);
+    for group in ["g", "back"] {
+        let late = history.switches(group).into_iter().filter(|s| s.0 > 60.0);
+        assert_eq!(late.count(), 0, "{:?}", history.switches(group));
+        assert_eq!(history.failed(group, 0..4_000), 0);
+    }
+    for n in 0..3 {
+        let woke = 1_100 + n * 1_000;
+        let first = history.probes_in(woke..woke + 1);
+        assert!(first <= 64, "{first} in the first second");
+    }
+}
+
+#[test]
+fn a_network_that_comes_back_after_a_sleep_is_found_in_seconds() {
+    // Everything is unreachable when the machine wakes up, until its link is up again.
+    let schedule = [(0, Up(40)), (500, Blackhole), (4_230, Up(40))];
+    let world = World::default()
+        .node("a", &schedule)
+        .node("b", &schedule)
+        .group("g", Policy::UrlTest);
+    let script = Script::lasting(4_500)
+        .flows_each(500)
+        .at(600, Act::Sleep(3_600))
+        .at(4_231, Act::NetworkChanged)
+        .at(4_232, Act::NetworkChanged);
+    let history = run(&world, &script);
+    assert_eq!(history.failed("g", 4_240..4_500), 0);
+    let late = history.switches("g").into_iter().filter(|s| s.0 > 4_200.0);
+    assert!(late.count() <= 1, "{:?}", history.switches("g"));
+}

@@ -18,7 +18,10 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     time::{Duration, Instant},
 };
@@ -30,7 +33,10 @@ use honk_policy::{
     node::Node,
     time::Moment,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
+};
 
 use self::counts::ProbeCounts;
 use crate::clock;
@@ -122,7 +128,27 @@ pub(super) struct Shared {
     pub(super) transitions: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) events_lost: AtomicU64,
+    missed: Missed,
     report: Mutex<Arc<Report>>,
+}
+
+/// Orders that found the line full.
+#[derive(Debug, Default)]
+struct Missed {
+    configure: AtomicBool,
+    network: AtomicBool,
+}
+
+impl Missed {
+    /// The one to be obeyed next.
+    fn take(&self) -> Option<Command> {
+        if self.configure.swap(false, Acquire) {
+            return Some(Command::Configure);
+        }
+        self.network
+            .swap(false, Acquire)
+            .then_some(Command::Network)
+    }
 }
 
 impl Shared {
@@ -133,6 +159,7 @@ impl Shared {
             transitions: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             events_lost: AtomicU64::new(0),
+            missed: Missed::default(),
             report: Mutex::default(),
         }
     }
@@ -216,10 +243,16 @@ impl Prober {
         self.shared.dropped.load(Relaxed)
     }
 
-    /// The task looks at everything anew after each order, so one that finds the line full is
-    /// not lost: an equal one is in it.
+    /// A full line may hold tests alone, so what finds no room is noted beside it: the task
+    /// looks there after each order.
     fn order(&self, command: Command) {
-        if self.commands.try_send(command).is_err() {
+        let missed = match command {
+            Command::Configure => &self.shared.missed.configure,
+            Command::Network => &self.shared.missed.network,
+            Command::Test(..) => return,
+        };
+        if let Err(TrySendError::Full(_)) = self.commands.try_send(command) {
+            missed.store(true, Release);
             self.shared.dropped.fetch_add(1, Relaxed);
         }
     }

@@ -67,7 +67,12 @@ pub(crate) async fn run<G: Groups>(
             () = sleep_until(wake.into()) => Cause::Time,
         };
         match cause {
-            Cause::Order(order) => task.obey(order).await,
+            Cause::Order(order) => {
+                task.obey(order).await;
+                while let Some(order) = task.orders.shared.missed.take() {
+                    task.obey(order).await;
+                }
+            }
             Cause::Ended(ended) => task.ended(ended),
             Cause::News => {
                 // Flows come in crowds; one look serves them all.

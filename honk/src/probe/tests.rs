@@ -2,7 +2,10 @@
 
 use std::{
     net::Ipv4Addr,
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -154,6 +157,8 @@ struct World {
     judged: Notify,
     woken: Notify,
     shifts: Mutex<Vec<(String, &'static str, bool)>>,
+    /// How often the plan was asked for.
+    planned: AtomicUsize,
 }
 
 const GROUP: GroupId = GroupId(Uuid::from_u128(1));
@@ -168,6 +173,7 @@ impl World {
 
 impl Groups for World {
     fn plan(&self) -> Plan {
+        self.planned.fetch_add(1, SeqCst);
         let ids: Vec<NodeId> = self.nodes.iter().map(|n| n.id).collect();
         Plan {
             generation: 1,
@@ -252,14 +258,21 @@ struct Running {
 
 impl Running {
     fn start(upstreams: &[&Upstream]) -> Self {
+        Self::start_after(upstreams, |_| {})
+    }
+
+    /// Orders may be given before the task begins.
+    fn start_after(upstreams: &[&Upstream], order: impl FnOnce(&Prober)) -> Self {
         let world = Arc::new(World {
             nodes: upstreams.iter().map(|u| Arc::clone(&u.node)).collect(),
             view: Mutex::default(),
             judged: Notify::new(),
             woken: Notify::new(),
             shifts: Mutex::default(),
+            planned: AtomicUsize::new(0),
         });
         let (prober, orders) = Prober::new();
+        order(&prober);
         let (stop, stopped) = watch::channel(false);
         let dialer = dialer();
         let mut task = JoinSet::new();
@@ -312,6 +325,20 @@ async fn the_task_finds_out_who_lives_and_who_does_not() {
     until(|| !running.prober.report().history.is_empty()).await;
     let rows = running.prober.counts().rows();
     assert!(rows.iter().all(|row| row.results[0] > 0), "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_new_configuration_is_heard_of_though_the_line_is_full() {
+    let a = Upstream::start("a").await;
+    let running = Running::start_after(&[&a], |prober| {
+        for _ in 0..super::COMMANDS {
+            prober.network_changed();
+        }
+        prober.configure();
+    });
+    assert_eq!(running.prober.orders_lost(), 1);
+    // At the start, when it begins to work, and for the order.
+    until(|| running.world.planned.load(SeqCst) >= 3).await;
 }
 
 #[tokio::test]

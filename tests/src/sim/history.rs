@@ -36,7 +36,8 @@ pub enum Fact {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     pub(super) facts: Vec<(Duration, Fact)>,
-    pub(super) probes: u64,
+    /// When each probe began.
+    pub(super) probes: Vec<Duration>,
     pub(super) most_probes: usize,
 }
 
@@ -75,8 +76,14 @@ impl History {
     }
 
     /// Probes started.
-    pub fn probes(&self) -> u64 {
-        self.probes
+    pub fn probes(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// Probes started in these seconds.
+    pub fn probes_in(&self, seconds: std::ops::Range<u64>) -> usize {
+        let window = Sim::s(seconds.start)..Sim::s(seconds.end);
+        self.probes.iter().filter(|at| window.contains(at)).count()
     }
 
     /// Most probes under way at a time.

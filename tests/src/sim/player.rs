@@ -15,7 +15,7 @@ use honk_policy::id::{Family, MemberId, Network, NodeId, Uuid};
 use honk_policy::time::Moment;
 
 use super::history::{Fact, History};
-use super::world::{Act, Behaviour, Script, World};
+use super::world::{Act, Behaviour, Script, Sim, World};
 
 /// A probe without an answer ends after this.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,6 +57,10 @@ pub(super) struct Player<'a> {
     dials: BTreeMap<u64, Dial>,
     chance: u64,
     publishing: bool,
+    /// When the next look at the clock is planned.
+    tick: Option<Duration>,
+    /// Nothing happens before.
+    asleep: Duration,
     history: History,
 }
 
@@ -77,6 +81,8 @@ impl<'a> Player<'a> {
             dials: BTreeMap::new(),
             chance: script.seed | 1,
             publishing: false,
+            tick: None,
+            asleep: Duration::ZERO,
             history: History::default(),
         }
     }
@@ -90,10 +96,10 @@ impl<'a> Player<'a> {
         }
         self.configure();
         while let Some(Reverse((at, _, next))) = self.next.pop() {
-            if at > self.script.end {
+            if at.max(self.asleep) > self.script.end {
                 break;
             }
-            self.now = at;
+            self.now = at.max(self.asleep);
             self.take(next);
         }
         self.history
@@ -143,6 +149,7 @@ impl<'a> Player<'a> {
                 self.publish();
             }
             Next::Tick => {
+                self.tick = None;
                 let mut effects = Effects::default();
                 self.monitor.tick(self.moment(), &mut effects);
                 self.follow(effects);
@@ -158,7 +165,7 @@ impl<'a> Player<'a> {
 
     fn follow(&mut self, effects: Effects) {
         for probe in effects.start {
-            self.history.probes += 1;
+            self.history.probes.push(self.now);
             self.subjects.insert(probe.id, probe.subject);
             let running = self.subjects.len();
             self.history.most_probes = self.history.most_probes.max(running);
@@ -179,8 +186,11 @@ impl<'a> Player<'a> {
             Urgency::Soon | Urgency::None => {}
         }
         if let Some(due) = self.monitor.next_deadline() {
-            let wait = due.since(self.moment());
-            self.later(self.now + wait, Next::Tick);
+            let at = self.now + due.since(self.moment());
+            if self.tick.is_none_or(|tick| at < tick) {
+                self.tick = Some(at);
+                self.later(at, Next::Tick);
+            }
         }
     }
 
@@ -339,6 +349,7 @@ impl<'a> Player<'a> {
                 self.configure();
             }
             Act::NetworkChanged => self.tell(Event::NetworkChanged),
+            Act::Sleep(seconds) => self.asleep = self.now + Sim::s(seconds),
         }
     }
 

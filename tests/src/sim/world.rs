@@ -116,6 +116,9 @@ pub enum Act {
     Reload,
     /// A link, address or route changed.
     NetworkChanged,
+    /// The process stands still for so many seconds while the clock goes on: nothing is heard,
+    /// nothing is done, and everything that became due is due at once.
+    Sleep(u64),
 }
 
 /// A run: how long, with how much traffic, and what people do meanwhile.

@@ -8,6 +8,9 @@ use crate::id::Domain;
 pub const MAX_PROBES: usize = 64;
 /// Things probed; beyond it new ones are not, and count as unknown, which is alive.
 pub const MAX_TARGETS: usize = 65_536;
+/// Targets of group tests that are taken up in one turn, so that what a death decides need not
+/// wait until the tests of hundreds of groups have begun.
+pub(super) const TAKEN_UP: usize = 4_096;
 /// Samples kept of one node for people to look at.
 pub const HISTORY: usize = 10;
 

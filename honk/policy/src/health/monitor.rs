@@ -91,6 +91,8 @@ pub struct Monitor {
     urgent: VecDeque<usize>,
     line: VecDeque<usize>,
     running: BTreeMap<ProbeId, usize>,
+    /// Groups whose test is to begin, by index.
+    wanted: VecDeque<usize>,
     next_probe: u64,
     chance: Chance,
     /// Until when further changes of the network wait.
@@ -116,6 +118,7 @@ impl Monitor {
             urgent: VecDeque::new(),
             line: VecDeque::new(),
             running: BTreeMap::new(),
+            wanted: VecDeque::new(),
             next_probe: 0,
             chance: Chance::new(seed),
             network_quiet: None,
@@ -143,12 +146,11 @@ impl Monitor {
         }
         let families: HashMap<NodeId, _> =
             setup.nodes.iter().map(|n| (n.id, &n.families)).collect();
-        let mut fresh = Vec::new();
         for (at, facts) in setup.groups.iter().enumerate() {
             let old = before.groups.iter().find(|g| g.facts.id == facts.id);
             let kept = old.filter(|g| g.facts.check_url == facts.check_url);
             if facts.automatic && kept.is_none() {
-                fresh.push(facts.id);
+                self.wanted.push_back(at);
             }
             let wanted = wanted(facts, |node| families.get(&node).map_or(&[][..], |f| f));
             let mut targets = Vec::new();
@@ -173,9 +175,6 @@ impl Monitor {
                 test: None,
                 skips: old.map_or(0, |g| g.skips),
             });
-        }
-        for group in fresh {
-            self.test_group(group, now, out);
         }
         self.tick(now, out);
     }

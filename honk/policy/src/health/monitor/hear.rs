@@ -114,7 +114,7 @@ impl Monitor {
             self.touched(subject);
             out.publish(Urgency::Soon);
         }
-        self.shifted(at, shift, selected, now, out);
+        self.shifted(at, shift, selected, out);
         for group in self.targets[at].groups.clone() {
             let group = &mut self.groups[group];
             if let Some(test) = &mut group.test
@@ -210,7 +210,7 @@ impl Monitor {
             let pause = cell.pause(Duration::ZERO, false);
             self.hurry(at, now + pause, Cause::Due);
         }
-        self.shifted(at, shift, selected, now, out);
+        self.shifted(at, shift, selected, out);
     }
 
     /// Whether one domain of a node is known to be dead.
@@ -232,9 +232,8 @@ impl Monitor {
                 self.restruck(node, out);
                 self.recheck(node, now);
                 // Others may have changed, too, since traffic made probes unnecessary.
-                for group in self.selecting(node) {
-                    self.wake(group, now);
-                }
+                let groups = self.selecting(node);
+                self.wake(&groups, now);
             }
         }
     }
@@ -264,14 +263,7 @@ impl Monitor {
         }
     }
 
-    fn shifted(
-        &mut self,
-        at: usize,
-        shift: cell::Shift,
-        selected: bool,
-        now: Moment,
-        out: &mut Effects,
-    ) {
+    fn shifted(&mut self, at: usize, shift: cell::Shift, selected: bool, out: &mut Effects) {
         let shift = match shift {
             cell::Shift::None => return,
             cell::Shift::Died => Shift::Died,
@@ -285,7 +277,7 @@ impl Monitor {
             // The others were last looked at a whole period ago, maybe.
             for group in self.targets[at].groups.clone() {
                 if self.groups[group].facts.automatic {
-                    self.test_group(self.groups[group].facts.id, now, out);
+                    self.want_test(group);
                 }
             }
         }
@@ -293,24 +285,40 @@ impl Monitor {
 
     /// Probes a node soon, because flows failed through it.
     fn recheck(&mut self, node: NodeId, now: Moment) {
-        let groups = match self.nodes.get(&node) {
-            Some(state) => state.groups.clone(),
-            None => return,
-        };
-        for group in groups {
-            for at in self.groups[group].targets.clone() {
-                let own = match self.targets[at].subject {
-                    Subject::Node { node: own, .. } => own == node,
-                    Subject::Member { member, .. } => member == MemberId::Node(node),
-                };
-                let target = &self.targets[at];
-                if own && target.cell.alive() {
-                    // Flows may fail by the thousand.
-                    let free = target.started.map_or(now, |started| started + SECOND);
-                    self.hurry(at, free.max(now), Cause::Forced);
-                }
+        for at in self.targets_of(node) {
+            let target = &self.targets[at];
+            if target.cell.alive() {
+                // Flows may fail by the thousand.
+                let free = target.started.map_or(now, |started| started + SECOND);
+                self.hurry(at, free.max(now), Cause::Forced);
             }
         }
+    }
+
+    /// All that is probed through a node, by itself or as a member.
+    fn targets_of(&self, node: NodeId) -> Vec<usize> {
+        let domains = Domain::ALL.into_iter();
+        let own = domains.flat_map(|domain| {
+            Family::ALL.map(|family| Subject::Node {
+                node,
+                domain,
+                family,
+            })
+        });
+        let groups = self.nodes.get(&node).map_or(&[][..], |n| &n.groups);
+        let judged = groups.iter().map(|group| &self.groups[*group].facts);
+        let judged = judged.filter(|facts| !facts.members.is_empty());
+        let members = judged.flat_map(|facts| {
+            Family::ALL.map(|family| Subject::Member {
+                group: facts.id,
+                member: MemberId::Node(node),
+                family,
+            })
+        });
+        let subjects = own.chain(members);
+        subjects
+            .filter_map(|s| self.index.get(&s).copied())
+            .collect()
     }
 
     /// A flow uses the node: the groups that lead to it are in use.
@@ -324,7 +332,7 @@ impl Monitor {
         let slept = !self.awake(group, now);
         self.groups[group].active = now;
         if slept {
-            self.wake(group, now);
+            self.wake(&[group], now);
         }
     }
 
@@ -343,9 +351,16 @@ impl Monitor {
         state.groups.iter().filter(selects).copied().collect()
     }
 
-    /// Probes all of a group soon.
-    fn wake(&mut self, group: usize, now: Moment) {
-        for at in self.groups[group].targets.clone() {
+    /// Probes all of these groups soon, each target once.
+    fn wake(&mut self, groups: &[usize], now: Moment) {
+        let mut meant = vec![false; self.targets.len()];
+        for group in groups {
+            for at in &self.groups[*group].targets {
+                meant[*at] = true;
+            }
+        }
+        let meant = meant.iter().enumerate().filter(|(_, meant)| **meant);
+        for at in meant.map(|(at, _)| at).collect::<Vec<_>>() {
             let due = now + self.chance.part(SECOND);
             self.hurry(at, due, Cause::Due);
         }

@@ -4,7 +4,7 @@ use super::{Monitor, Test, TestStart};
 use crate::{
     health::{
         event::{Effects, Probe, ProbeId, Subject},
-        limits::{ASLEEP, MAX_PROBES, SPREAD},
+        limits::{ASLEEP, MAX_PROBES, SPREAD, TAKEN_UP},
         target::{Cause, State},
     },
     id::{Domain, GroupId, MemberId},
@@ -22,6 +22,7 @@ impl Monitor {
         if self.network_again.is_some_and(|at| at <= now) {
             self.recheck_network(now);
         }
+        self.begin_tests(now);
         while let Some(at) = self.queue.pop(now) {
             self.targets[at].due = None;
             let cause = self.targets[at].next;
@@ -41,6 +42,9 @@ impl Monitor {
 
     /// When something is due next. While all places are taken, an outcome is what is awaited.
     pub fn next_deadline(&self) -> Option<Moment> {
+        if !self.wanted.is_empty() {
+            return Some(Moment::START);
+        }
         let next = self.queue.next().into_iter();
         next.chain(self.network_again).min()
     }
@@ -50,6 +54,30 @@ impl Monitor {
         let Some(at) = self.groups.iter().position(|g| g.facts.id == group) else {
             return TestStart::Nothing;
         };
+        let start = self.begin_test(at, now);
+        self.fill(now, out);
+        start
+    }
+
+    /// Lets a group be tested as soon as its turn comes.
+    pub(super) fn want_test(&mut self, group: usize) {
+        if !self.wanted.contains(&group) {
+            self.wanted.push_back(group);
+        }
+    }
+
+    /// Begins tests that are wanted, some at a time.
+    fn begin_tests(&mut self, now: Moment) {
+        let mut taken = 0;
+        while taken < TAKEN_UP
+            && let Some(group) = self.wanted.pop_front()
+        {
+            taken += self.groups[group].targets.len();
+            self.begin_test(group, now);
+        }
+    }
+
+    fn begin_test(&mut self, at: usize, now: Moment) -> TestStart {
         if self.groups[at].test.is_some() {
             return TestStart::Absorbed;
         }
@@ -74,7 +102,6 @@ impl Monitor {
         }
         self.groups[at].test = Some(test);
         self.groups[at].active = now;
-        self.fill(now, out);
         TestStart::Started
     }
 
