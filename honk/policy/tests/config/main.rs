@@ -3,6 +3,7 @@
 
 mod accepted;
 mod compat;
+mod gateways;
 mod geodata;
 mod newcomer;
 mod peer;

@@ -31,7 +31,7 @@ fn plain(text: &str) -> String {
 }
 
 /// The model without what depends on the spelling.
-fn model(text: &str) -> Option<Config> {
+pub(crate) fn model(text: &str) -> Option<Config> {
     let mut config = config::lower(&parse_text("test.dae", text), &mut files()).0?;
     for line in &mut config.rules.lines {
         line.text.clear();
