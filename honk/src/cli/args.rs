@@ -269,6 +269,8 @@ pub(crate) enum Format {
     Human,
     Short,
     Json,
+    /// SARIF 2.1.0, findings only
+    Sarif,
 }
 
 /// `validate --dump`

@@ -26,6 +26,7 @@ mod ping_settings;
 mod progress;
 mod reload;
 mod run;
+mod sarif;
 mod score;
 mod status;
 mod sub;

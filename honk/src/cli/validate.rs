@@ -12,6 +12,7 @@ use super::{
     dump::Understood,
     exit::{Exit, Failure},
     output::clean,
+    sarif,
 };
 use crate::{
     api::doc::Diag,
@@ -29,12 +30,20 @@ const STDIN_LIMIT: u64 = 8 << 20;
 pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Failure> {
     known(&args.deny, Some("warnings"))?;
     known(&args.allow, None)?;
+    if args.format == Format::Sarif && (args.explain || args.dump.is_some()) {
+        let message = "`--format sarif` holds findings only, no `--dump` and no `--explain`";
+        return Err(Failure::new(Exit::Usage, "usage", message));
+    }
     let mut outcome = load(invocation, args)?;
     if args.build {
         build(&mut outcome);
     }
     let documents = outcome.findings.documents();
     let exit = verdict(&outcome, &documents, args);
+    if args.format == Format::Sarif {
+        invocation.out.text(&sarif::log(&documents).to_string())?;
+        return ended(exit);
+    }
     let understood = outcome.candidate.as_ref().map(|candidate| Understood {
         candidate,
         shares: &outcome.shares,
@@ -62,10 +71,14 @@ pub(crate) fn run(invocation: &Invocation, args: &Validate) -> Result<Exit, Fail
         };
         invocation.out.text(&format!("{word}: {}", tally.words()))?;
     }
-    if exit == Exit::Success {
-        Ok(exit)
-    } else {
-        Err(Failure::silent(exit))
+    ended(exit)
+}
+
+/// The verdict, when all there is to say was said.
+fn ended(exit: Exit) -> Result<Exit, Failure> {
+    match exit {
+        Exit::Success => Ok(exit),
+        _ => Err(Failure::silent(exit)),
     }
 }
 
@@ -194,10 +207,7 @@ fn redacted(value: Value) -> Value {
 fn finish_json(invocation: &Invocation, exit: Exit, data: &Value) -> Result<Exit, Failure> {
     let none: [Value; 0] = [];
     invocation.out.document("validate/1", data, &none)?;
-    match exit {
-        Exit::Success => Ok(exit),
-        _ => Err(Failure::silent(exit)),
-    }
+    ended(exit)
 }
 
 fn report(invocation: &Invocation, args: &Validate, findings: &Findings, documents: &[Diag]) {
