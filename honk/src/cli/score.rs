@@ -197,6 +197,7 @@ mod tests {
         let mut score = ScoreGroup::default();
         score.tcp.incumbent_held = 40;
         score.tcp.cold_explore = 3;
+        score.udp.dead_filtered = 2;
         score.budget.tcp = Budget {
             business_starts: 43,
             sources: Sources {
@@ -241,6 +242,7 @@ mod tests {
             vec!["credit", "1, one more in 16 flows, 1 of 2 paused"],
             vec!["coldExplore", "3", "0"],
             vec!["incumbentHeld", "40", "0"],
+            vec!["deadFiltered", "0", "2"],
         ];
         assert_eq!(rows, expected, "{text}");
     }
