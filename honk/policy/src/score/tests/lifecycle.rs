@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        GroupKey, Mode, Obs, Outcome, Question, Source, Trials, WaitReason,
+        GroupKey, Membership, Mode, Obs, Outcome, Question, Source, Trials, WaitReason,
         cell::{Layer, Layers, Scope},
     },
     evidence::{layers, planned, serve, started, target},
@@ -158,6 +158,38 @@ fn a_reload_ends_checks_hints_places_and_reservations() {
     assert_eq!(net(&world), (0, 0));
     assert_eq!(compared(&world), before);
     assert!(hint(&world)[0].at.is_none());
+}
+
+/// S-304.
+#[test]
+fn counters_outlive_another_policy_and_end_with_the_name() {
+    let mut world = World::new(&[&[0, 1, 2]]);
+    let view = cands(&[0, 1, 2]);
+    for _ in 0..5 {
+        world.flow(WEB, &view, |_| (Outcome::Success, 30));
+        world.pass(1000);
+    }
+    let tcp = |world: &World| world.engine.stats(world.now).groups[0].tcp;
+    let before = tcp(&world);
+    assert!(before.reasons.choices() == 5 && before.budget.spent > 0);
+    // Configured with another policy for a while: not shown, and not forgotten.
+    world.generation += 1;
+    let membership = Membership {
+        generation: world.generation,
+        groups: Vec::new(),
+        dormant: vec![GroupKey(1)],
+    };
+    world.engine.activate(world.now, &membership);
+    assert!(world.engine.stats(world.now).groups.is_empty());
+    assert!(world.rank(WEB, &view, APPLY).is_none());
+    world.activate(&[&[0, 1, 2]]);
+    let kept = tcp(&world);
+    assert_eq!(kept.reasons, before.reasons);
+    assert_eq!(kept.budget.spent, before.budget.spent);
+    assert_eq!(kept.budget.business_starts, before.budget.business_starts);
+    world.activate(&[]);
+    world.activate(&[&[0, 1, 2]]);
+    assert_eq!(tcp(&world), Default::default());
 }
 
 #[test]
