@@ -259,9 +259,16 @@ pub(super) mod tests {
             let byte = tokio::time::timeout(LONG, stream.read_u8()).await.unwrap();
             text.push(byte.unwrap());
         }
+        // That of the first one is back, this one's is taken.
+        until_free(&api, 1).await;
         drop(stream);
+        until_free(&api, 0).await;
+    }
+
+    /// Waits until exactly that many places are taken.
+    async fn until_free(api: &Api, taken: usize) {
         let gone = async {
-            while api.0.streams.open() > 0 {
+            while api.0.streams.open() != taken {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };

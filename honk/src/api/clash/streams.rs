@@ -206,7 +206,8 @@ mod tests {
             let document = loop {
                 let document = message(&mut plain).await;
                 // Other tests may log meanwhile.
-                if document["payload"].as_str().unwrap().contains("count=3") {
+                let text = document["payload"].as_str().unwrap();
+                if text.starts_with("honk::api ") && text.ends_with("count=3") {
                     break document;
                 }
             };
