@@ -2,15 +2,15 @@
 
 use super::{
     Read,
-    entry::{self, Content, Entry, Refusal, on, text},
+    entry::{self, Content, Entry, on, text},
+    shared,
 };
 use crate::{
     document::Tree,
     id::Secret,
     node::{
-        AnyTls, Congestion, EarlyData, Fault, Host, Hysteria2, Kind, Plugin, PortSet, Proxy, Quic,
-        Shadowsocks, Sni, Tls, Transport, Trojan, Tuic, UdpOverTcp, Vless, VlessMode, Vmess,
-        VmessCipher,
+        AnyTls, EarlyData, Fault, Host, Hysteria2, Kind, Plugin, PortSet, Proxy, Quic, Shadowsocks,
+        Sni, Tls, Transport, Trojan, Tuic, UdpOverTcp, Vless, VlessMode,
         fields::Fields,
         link::{self, stream},
         text::bandwidth,
@@ -51,20 +51,7 @@ fn entry(tree: &Tree) -> Entry {
     if let Some(content) = content {
         return Entry::without(tag.unwrap_or_default(), content);
     }
-    let read = entry::sized(tree).and_then(|()| proxy(kind, tree));
-    let read = read.and_then(entry::judged);
-    match read {
-        Ok(proxy) => {
-            let tag = entry::shown(tag, &proxy);
-            let detour = text(tree, &["dialer-proxy"]).map(str::to_owned);
-            Entry::of(&tag, kind, Ok((proxy, detour)))
-        }
-        Err(Fault::Unsupported(what)) if what.is_empty() => Entry::without(
-            tag.unwrap_or_default(),
-            Content::Refused(Refusal::kind(kind)),
-        ),
-        Err(fault) => Entry::of(tag.unwrap_or_default(), kind, Err(fault)),
-    }
+    shared::entry(tree, (tag, kind), "dialer-proxy", proxy)
 }
 
 fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
@@ -77,11 +64,7 @@ fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
             proxy
         }
         "http" => {
-            if matches!(tree.get("headers"), Some(Tree::Map(pairs)) if !pairs.is_empty()) {
-                return Err(Fault::Unsupported("further headers".into()));
-            }
-            let login = entry::login(tree, "username", "password");
-            let mut proxy = server(tree, Kind::Http(login))?;
+            let mut proxy = server(tree, shared::http(tree)?)?;
             proxy.tls = maybe_tls(tree, &proxy.host, "sni")?;
             proxy
         }
@@ -91,8 +74,7 @@ fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
         "hysteria2" => hysteria2(tree)?,
         "tuic" => tuic(tree)?,
         "anytls" => anytls(tree)?,
-        // The type itself is what is missing, see `entry`.
-        _ => return Err(Fault::Unsupported(String::new())),
+        _ => return Err(shared::unknown_type()),
     };
     if proxy.hint == crate::node::Hint::Both {
         proxy.hint = entry::hint(tree.text("udp"));
@@ -131,9 +113,7 @@ fn tls(tree: &Tree, host: &Host, name: &str) -> Result<Tls, Fault> {
         .get("reality-opts")
         .filter(|opts| opts.get("public-key").is_some())
     {
-        let key = text(reality, &["public-key"]);
-        let id = text(reality, &["short-id"]).unwrap_or_default();
-        tls.reality = Some(value::reality(key, id, None)?);
+        tls.reality = Some(shared::reality(reality, "public-key", "short-id")?);
     }
     Ok(tls)
 }
@@ -153,10 +133,9 @@ fn transport(tree: &Tree) -> Result<Transport, Fault> {
         }),
         "h2" => {
             let options = options("h2-opts");
-            let hosts = options.get("host").map(Tree::texts).unwrap_or_default();
             Ok(Transport::H2 {
                 path: transport::path(options.text("path").unwrap_or("/")).0,
-                hosts: hosts.iter().flat_map(|host| stream::hosts(host)).collect(),
+                hosts: shared::hosts(options),
                 method: None,
             })
         }
@@ -167,10 +146,7 @@ fn transport(tree: &Tree) -> Result<Transport, Fault> {
 
 fn websocket(options: &Tree) -> Result<Transport, Fault> {
     let (path, in_path) = transport::path(options.text("path").unwrap_or("/"));
-    let (host, headers) = match options.get("headers") {
-        Some(headers) => stream::header_list(headers),
-        None => (None, Vec::new()),
-    };
+    let (host, headers) = shared::headers(options);
     if on(options, "v2ray-http-upgrade") {
         return Ok(Transport::HttpUpgrade {
             path,
@@ -203,9 +179,7 @@ fn websocket(options: &Tree) -> Result<Transport, Fault> {
 }
 
 fn shadowsocks(tree: &Tree) -> Result<Proxy, Fault> {
-    let cipher = entry::required(tree, "cipher", "the cipher is missing")?;
-    let cipher = value::cipher(cipher)?;
-    let password = entry::required(tree, "password", "the password is missing")?;
+    let (cipher, password) = shared::cipher(tree, "cipher", "the cipher is missing")?;
     let plugin = match text(tree, &["plugin"]) {
         None => None,
         Some(name) => Some(plugin(name, tree)?),
@@ -257,7 +231,7 @@ fn plugin(name: &str, tree: &Tree) -> Result<Plugin, Fault> {
 }
 
 fn trojan(tree: &Tree) -> Result<Proxy, Fault> {
-    let inner = match tree.get("ss-opts").filter(|options| on(options, "enabled")) {
+    let inner = match shared::enabled(tree, "ss-opts") {
         None => None,
         Some(options) => {
             let method = text(options, &["method"]).unwrap_or("aes-128-gcm");
@@ -279,12 +253,7 @@ fn vmess(tree: &Tree) -> Result<Proxy, Fault> {
     if text(tree, &["alterId"]).is_some_and(|id| id.bytes().any(|b| b != b'0')) {
         return Err(Fault::Unsupported("alterId".into()));
     }
-    let cipher = tree.text("cipher").unwrap_or_default();
-    let kind = Kind::Vmess(Vmess {
-        user: value::user_id(tree.text("uuid").unwrap_or_default())?,
-        cipher: VmessCipher::parse(cipher).ok_or_else(|| Fault::unsupported("cipher", cipher))?,
-    });
-    let mut proxy = server(tree, kind)?;
+    let mut proxy = server(tree, shared::vmess(tree, "cipher")?)?;
     proxy.transport = transport(tree)?;
     // HTTP/2 exists over TLS only.
     proxy.tls = match &proxy.transport {
@@ -304,9 +273,9 @@ fn vless(tree: &Tree) -> Result<Proxy, Fault> {
         Some(other) => return Err(Fault::unsupported("packet encoding", other)),
         None => on(tree, "xudp").then_some(VlessMode::Xudp),
     };
-    let mux = match tree.get("smux").filter(|mux| on(mux, "enabled")) {
+    let mux = match shared::enabled(tree, "smux") {
         None => None,
-        Some(mux) => Some(h2mux(mux)?),
+        Some(mux) => Some(shared::h2mux(mux)?),
     };
     let encryption = match text(tree, &["encryption"]) {
         None | Some("none") => None,
@@ -324,36 +293,12 @@ fn vless(tree: &Tree) -> Result<Proxy, Fault> {
     Ok(proxy)
 }
 
-/// Multiplexing of sing-mux: the only kind a VLESS node can have.
-pub(super) fn h2mux(mux: &Tree) -> Result<VlessMode, Fault> {
-    match text(mux, &["protocol"]) {
-        None | Some("h2mux") => {}
-        Some(other) => return Err(Fault::unsupported("multiplexing", other)),
-    }
-    let brutal = [mux.get("brutal-opts"), mux.get("brutal")];
-    if brutal
-        .into_iter()
-        .flatten()
-        .any(|brutal| on(brutal, "enabled"))
-    {
-        return Err(Fault::unsupported("multiplexing", "brutal"));
-    }
-    if on(mux, "only-tcp") {
-        return Err(Fault::unsupported("multiplexing", "only-tcp"));
-    }
-    Ok(match on(mux, "padding") {
-        true => VlessMode::H2muxPadded,
-        false => VlessMode::H2mux,
-    })
-}
-
 fn hysteria2(tree: &Tree) -> Result<Proxy, Fault> {
     let ports = match text(tree, &["ports"]) {
         None => None,
         Some(list) => Some(PortSet::parse(&list.replace('/', ","), '-')?),
     };
-    let first = ports.as_ref().and_then(|set| set.ranges().first());
-    let first = first.map(|(port, _)| port.to_string());
+    let first = shared::first_port(ports.as_ref());
     let hop_interval = match text(tree, &["hop-interval"]) {
         None => None,
         Some(text) => {
@@ -397,13 +342,10 @@ fn tuic(tree: &Tree) -> Result<Proxy, Fault> {
                 .clamp(1000, 86_400_000),
         ),
     };
-    let congestion = text(tree, &["congestion-controller"]);
     let kind = Kind::Tuic(Tuic {
         user: value::uuid(tree.text("uuid").unwrap_or_default())?,
         password: entry::password(tree, "password")?,
-        congestion: congestion
-            .and_then(Congestion::parse)
-            .unwrap_or(Congestion::Cubic),
+        congestion: shared::congestion(tree, "congestion-controller"),
         relay: link::relay(text(tree, &["udp-relay-mode"]))?,
         zero_rtt: on(tree, "reduce-rtt"),
         heartbeat_ms: heartbeat,

@@ -84,6 +84,9 @@ impl Entry {
 impl Refusal {
     pub(super) fn of(kind: &str, fault: Fault) -> Self {
         match fault {
+            Fault::Wrong(why) if kind.is_empty() => {
+                Self::Malformed(format!("malformed without a type: {why}"))
+            }
             Fault::Wrong(why) => Self::Malformed(format!("malformed `{kind}`: {why}")),
             Fault::Unsupported(what) => Self::Unsupported(format!("`{kind}` with {what}")),
         }

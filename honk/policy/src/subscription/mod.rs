@@ -10,6 +10,7 @@ mod entry;
 mod info;
 mod list;
 mod resolve;
+mod shared;
 mod singbox;
 mod sip008;
 #[cfg(test)]

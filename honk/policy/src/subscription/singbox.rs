@@ -1,16 +1,16 @@
 //! sing-box JSON: the list `outbounds`.
 
 use super::{
-    Read, clash,
-    entry::{self, Content, Entry, Refusal, on, text},
+    Read,
+    entry::{self, Content, Entry, on, text},
+    shared,
 };
 use crate::{
     document::Tree,
     id::Secret,
     node::{
-        AnyTls, Congestion, EarlyData, Fault, Hint, Host, Hysteria2, Kind, Pin, PortSet, Proxy,
-        Quic, Shadowsocks, Sni, Tls, TlsVersion, Transport, Trojan, Tuic, UdpOverTcp, Vless,
-        VlessMode, Vmess, VmessCipher,
+        AnyTls, EarlyData, Fault, Hint, Host, Hysteria2, Kind, Pin, PortSet, Proxy, Quic,
+        Shadowsocks, Sni, Tls, TlsVersion, Transport, Trojan, Tuic, UdpOverTcp, Vless, VlessMode,
         link::{self, stream},
         text::{bandwidth, duration_ms},
         transport, value,
@@ -44,19 +44,7 @@ fn entry(tree: &Tree) -> Entry {
     if let Some(content) = content {
         return Entry::without(tag.unwrap_or_default(), content);
     }
-    let read = entry::sized(tree).and_then(|()| proxy(kind, tree));
-    match read.and_then(entry::judged) {
-        Ok(proxy) => {
-            let tag = entry::shown(tag, &proxy);
-            let detour = text(tree, &["detour"]).map(str::to_owned);
-            Entry::of(&tag, kind, Ok((proxy, detour)))
-        }
-        Err(Fault::Unsupported(what)) if what.is_empty() => Entry::without(
-            tag.unwrap_or_default(),
-            Content::Refused(Refusal::kind(kind)),
-        ),
-        Err(fault) => Entry::of(tag.unwrap_or_default(), kind, Err(fault)),
-    }
+    shared::entry(tree, (tag, kind), "detour", proxy)
 }
 
 fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
@@ -64,11 +52,7 @@ fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
         "shadowsocks" => shadowsocks(tree)?,
         "socks" => socks(tree)?,
         "http" => {
-            if matches!(tree.get("headers"), Some(Tree::Map(pairs)) if !pairs.is_empty()) {
-                return Err(Fault::Unsupported("further headers".into()));
-            }
-            let login = entry::login(tree, "username", "password");
-            let mut proxy = server(tree, Kind::Http(login))?;
+            let mut proxy = server(tree, shared::http(tree)?)?;
             proxy.tls = tls(tree, &proxy.host)?;
             proxy
         }
@@ -89,8 +73,7 @@ fn proxy(kind: &str, tree: &Tree) -> Result<Proxy, Fault> {
         "tuic" => tuic(tree)?,
         "anytls" => anytls(tree)?,
         "shadowtls" => shadowtls(tree)?,
-        // The type itself is what is missing, see `entry`.
-        _ => return Err(Fault::Unsupported(String::new())),
+        _ => return Err(shared::unknown_type()),
     };
     proxy.hint = match text(tree, &["network"]) {
         Some("tcp") => Hint::Tcp,
@@ -128,7 +111,7 @@ fn always_tls(tree: &Tree, mut proxy: Proxy) -> Result<Proxy, Fault> {
 }
 
 fn tls(tree: &Tree, host: &Host) -> Result<Option<Tls>, Fault> {
-    let Some(options) = tree.get("tls").filter(|tls| on(tls, "enabled")) else {
+    let Some(options) = shared::enabled(tree, "tls") else {
         return Ok(None);
     };
     if options.get("client_certificate").is_some() || options.get("client_key").is_some() {
@@ -157,26 +140,18 @@ fn tls(tree: &Tree, host: &Host) -> Result<Option<Tls>, Fault> {
         let config = config.as_deref().filter(|config| !config.is_empty());
         tls.ech = entry::ech(on(ech, "enabled"), config)?;
     }
-    if let Some(utls) = options.get("utls").filter(|utls| on(utls, "enabled")) {
+    if let Some(utls) = shared::enabled(options, "utls") {
         let name = text(utls, &["fingerprint"]).unwrap_or("chrome");
         tls.fingerprint = value::fingerprint(name);
     }
-    if let Some(reality) = options
-        .get("reality")
-        .filter(|reality| on(reality, "enabled"))
-    {
-        let key = text(reality, &["public_key"]);
-        let id = text(reality, &["short_id"]).unwrap_or_default();
-        tls.reality = Some(value::reality(key, id, None)?);
+    if let Some(reality) = shared::enabled(options, "reality") {
+        tls.reality = Some(shared::reality(reality, "public_key", "short_id")?);
     }
     Ok(Some(tls))
 }
 
 fn transport(options: &Tree) -> Result<Transport, Fault> {
-    let (host, headers) = match options.get("headers") {
-        Some(headers) => stream::header_list(headers),
-        None => (None, Vec::new()),
-    };
+    let (host, headers) = shared::headers(options);
     let path = |key| transport::path(options.text(key).unwrap_or("/")).0;
     match options.text("type").unwrap_or_default() {
         "" => Ok(Transport::Tcp),
@@ -198,11 +173,10 @@ fn transport(options: &Tree) -> Result<Transport, Fault> {
             })
         }
         "http" => {
-            let hosts = options.get("host").map(Tree::texts).unwrap_or_default();
             let method = text(options, &["method"]).filter(|method| stream::is_method(method));
             Ok(Transport::H2 {
                 path: path("path"),
-                hosts: hosts.iter().flat_map(|host| stream::hosts(host)).collect(),
+                hosts: shared::hosts(options),
                 method: method.map(str::to_owned),
             })
         }
@@ -240,9 +214,7 @@ fn uot(tree: &Tree) -> UdpOverTcp {
 }
 
 fn shadowsocks(tree: &Tree) -> Result<Proxy, Fault> {
-    let cipher = entry::required(tree, "method", "the method is missing")?;
-    let cipher = value::cipher(cipher)?;
-    let password = entry::required(tree, "password", "the password is missing")?;
+    let (cipher, password) = shared::cipher(tree, "method", "the method is missing")?;
     let plugin = match text(tree, &["plugin"]) {
         None => None,
         Some(name) => {
@@ -285,12 +257,7 @@ fn vmess(tree: &Tree) -> Result<Proxy, Fault> {
     if text(tree, &["alter_id"]).is_some_and(|id| id != "0") {
         return Err(Fault::Unsupported("alterId".into()));
     }
-    let cipher = tree.text("security").unwrap_or_default();
-    let kind = Kind::Vmess(Vmess {
-        user: value::user_id(tree.text("uuid").unwrap_or_default())?,
-        cipher: VmessCipher::parse(cipher).ok_or_else(|| Fault::unsupported("cipher", cipher))?,
-    });
-    streamed(tree, server(tree, kind)?)
+    streamed(tree, server(tree, shared::vmess(tree, "security")?)?)
 }
 
 fn vless(tree: &Tree) -> Result<Proxy, Fault> {
@@ -301,9 +268,9 @@ fn vless(tree: &Tree) -> Result<Proxy, Fault> {
         Some("") => VlessMode::Native,
         Some(other) => return Err(Fault::unsupported("packet encoding", other)),
     };
-    let mode = match tree.get("multiplex").filter(|mux| on(mux, "enabled")) {
+    let mode = match shared::enabled(tree, "multiplex") {
         None => packets,
-        Some(mux) => clash::h2mux(mux)?,
+        Some(mux) => shared::h2mux(mux)?,
     };
     let kind = Kind::Vless(Vless {
         user: value::user_id(tree.text("uuid").unwrap_or_default())?,
@@ -319,8 +286,7 @@ fn hysteria2(tree: &Tree) -> Result<Proxy, Fault> {
         Some(list) if !list.is_empty() => Some(PortSet::parse(&list.join(","), ':')?),
         _ => None,
     };
-    let first = ports.as_ref().and_then(|set| set.ranges().first());
-    let first = first.map(|(port, _)| port.to_string());
+    let first = shared::first_port(ports.as_ref());
     let hop_interval = match text(tree, &["hop_interval"]) {
         None => None,
         Some(text) => Some(link::hop_interval(text).ok_or("the hop interval is no duration")?),
@@ -355,13 +321,10 @@ fn tuic(tree: &Tree) -> Result<Proxy, Fault> {
             Some(ms.clamp(1000, 86_400_000))
         }
     };
-    let congestion = text(tree, &["congestion_control"]);
     let kind = Kind::Tuic(Tuic {
         user: value::uuid(tree.text("uuid").unwrap_or_default())?,
         password: Secret::new(tree.text("password").unwrap_or_default()),
-        congestion: congestion
-            .and_then(Congestion::parse)
-            .unwrap_or(Congestion::Cubic),
+        congestion: shared::congestion(tree, "congestion_control"),
         relay: link::relay(text(tree, &["udp_relay_mode"]))?,
         zero_rtt: on(tree, "zero_rtt_handshake"),
         heartbeat_ms: heartbeat,
