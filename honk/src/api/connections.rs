@@ -22,7 +22,7 @@ use crate::{
         engine::Engine,
         registry::{Closed, REASONS, reason_index},
         snapshot::Snapshot,
-        trace::within,
+        trace::{is_named, within},
     },
     clock,
     flow::{CARRIERS, CloseReason, FlowEntry},
@@ -284,7 +284,11 @@ impl Wanted {
         let age = || clock::now_ms().saturating_sub(flow.started_ms) / 1000;
         let network = |n: &String| n == flow.flow.network.name();
         let group = |g: &String| *g == *flow.outbound || flow.way().path.iter().any(|p| **p == **g);
-        let host = |h: &String| flow.host.as_ref().is_some_and(|(name, _)| **name == **h);
+        let host = |h: &String| {
+            flow.host
+                .as_ref()
+                .is_some_and(|(name, _)| is_named(name, h))
+        };
         let node = |n: &String| *n == *flow.way().leaf_name || *n == flow.way().leaf.0.to_string();
         self.network.as_ref().is_none_or(network)
             && self.src.is_none_or(|p| within(p, flow.flow.client.0.ip()))
@@ -326,6 +330,19 @@ pub(super) fn prefix(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_suffix_with_a_dot_means_names_below_it_too() {
+        for (name, wanted, is) in [
+            ("a.test", "a.test", true),
+            ("x.a.test", "a.test", false),
+            ("x.a.test", ".a.test", true),
+            ("a.test", ".a.test", true),
+            ("xa.test", ".a.test", false),
+        ] {
+            assert_eq!(is_named(name, wanted), is, "{name} {wanted}");
+        }
+    }
 
     #[test]
     fn prefixes_hold_their_own_family_only() {

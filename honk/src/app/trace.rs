@@ -87,14 +87,17 @@ pub(crate) struct Filter {
     pub(crate) rule: Option<u64>,
 }
 
+/// Whether a name is the one wanted, or with `.suffix` that or one below it.
+pub(crate) fn is_named(name: &str, wanted: &str) -> bool {
+    let suffix = wanted.strip_prefix('.');
+    name == wanted || suffix.is_some_and(|s| name == s || name.ends_with(wanted))
+}
+
 impl Filter {
     fn takes(&self, d: &Decision) -> bool {
         let host = |wanted: &String| {
-            d.host.as_ref().is_some_and(|name| {
-                let suffix = wanted.strip_prefix('.');
-                **name == **wanted
-                    || suffix.is_some_and(|s| **name == *s || name.ends_with(wanted.as_str()))
-            })
+            let host = d.host.as_ref();
+            host.is_some_and(|name| is_named(name, wanted))
         };
         let outbound = |wanted: &String| {
             let on_way = |name: &Arc<str>| **name == **wanted;

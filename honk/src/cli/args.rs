@@ -416,21 +416,28 @@ pub(crate) enum Conn {
 /// Filters of `conn`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
+    #[command(flatten)]
+    pub(crate) flows: Flows,
+    /// Node name or id
+    #[arg(long)]
+    pub(crate) node: Option<String>,
+}
+
+/// Which flows are meant: of those carried, and of those decided.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Flows {
     /// Source address or prefix
     #[arg(long, value_name = "CIDR")]
     pub(crate) src: Option<String>,
     /// Destination address or prefix
     #[arg(long, value_name = "CIDR")]
     pub(crate) dst: Option<String>,
-    /// Name of the target
+    /// Name of the target, or `.suffix`
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Outbound or any group on the way
+    /// Outbound, or any group on the way
     #[arg(long)]
     pub(crate) group: Option<String>,
-    /// Node name or id
-    #[arg(long)]
-    pub(crate) node: Option<String>,
     /// tcp or udp
     #[arg(long, value_parser = ["tcp", "udp"])]
     pub(crate) network: Option<String>,
@@ -463,24 +470,8 @@ pub(crate) enum Trace {
 /// `honk trace flow`
 #[derive(Debug, Args)]
 pub(crate) struct Flow {
-    /// Source address or prefix
-    #[arg(long, value_name = "CIDR")]
-    pub(crate) src: Option<String>,
-    /// Destination address or prefix
-    #[arg(long, value_name = "CIDR")]
-    pub(crate) dst: Option<String>,
-    /// Name of the target, or `.suffix`
-    #[arg(long)]
-    pub(crate) host: Option<String>,
-    /// Outbound, or any group or node on the way
-    #[arg(long)]
-    pub(crate) group: Option<String>,
-    /// tcp or udp
-    #[arg(long, value_parser = ["tcp", "udp"])]
-    pub(crate) network: Option<String>,
-    /// Index of the rule line
-    #[arg(long)]
-    pub(crate) rule: Option<u16>,
+    #[command(flatten)]
+    pub(crate) flows: Flows,
     /// End after this many
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,

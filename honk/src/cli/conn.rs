@@ -144,25 +144,14 @@ fn report(session: &Session, result: CloseResult) -> Result<Exit, Failure> {
 /// Nothing matched: perhaps because a name is none. Flows outlive names, so this is not asked
 /// before.
 async fn named(session: &Session, filter: &Filter) -> Result<(), Failure> {
-    let (group, node) = (filter.group.as_deref(), filter.node.as_deref());
+    let (group, node) = (filter.flows.group.as_deref(), filter.node.as_deref());
     lookup::exists(&session.client, group, node).await
 }
 
 /// Query of a filter.
 fn pairs(filter: &Filter) -> Vec<String> {
-    let rule = filter.rule.map(|r| r.to_string());
-    [
-        ("src", &filter.src),
-        ("dst", &filter.dst),
-        ("host", &filter.host),
-        ("group", &filter.group),
-        ("node", &filter.node),
-        ("network", &filter.network),
-        ("rule", &rule),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some(format!("{key}={}", lookup::encode(value.as_deref()?))))
-    .collect()
+    let node = filter.node.as_deref();
+    lookup::pairs(&filter.flows, &[("node", node)])
 }
 
 fn endpoint(e: &Endpoint) -> String {
@@ -195,18 +184,22 @@ pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::Flows;
 
     #[test]
     fn filters_become_an_encoded_query() {
         let filter = Filter {
-            src: Some("10.0.0.0/8".into()),
-            group: Some("a b".into()),
-            rule: Some(3),
-            ..Filter::default()
+            flows: Flows {
+                src: Some("10.0.0.0/8".into()),
+                group: Some("a b".into()),
+                rule: Some(3),
+                ..Flows::default()
+            },
+            node: Some("n".into()),
         };
         assert_eq!(
             pairs(&filter),
-            ["src=10.0.0.0%2F8", "group=a%20b", "rule=3"]
+            ["src=10.0.0.0%2F8", "group=a%20b", "rule=3", "node=n"]
         );
     }
 

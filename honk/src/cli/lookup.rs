@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{
+    args::Flows,
     client::Client,
     exit::{Exit, Failure},
     output::clean,
@@ -90,6 +91,22 @@ pub(crate) async fn exists(
 /// Whether a word is an id rather than a name.
 pub(crate) fn is_id(word: &str) -> bool {
     word.len() == 36 && uuid::Uuid::try_parse(word).is_ok()
+}
+
+/// Query of a filter, with what else is asked.
+pub(crate) fn pairs(flows: &Flows, more: &[(&str, Option<&str>)]) -> Vec<String> {
+    let rule = flows.rule.map(|rule| rule.to_string());
+    let all = [
+        ("src", flows.src.as_deref()),
+        ("dst", flows.dst.as_deref()),
+        ("host", flows.host.as_deref()),
+        ("group", flows.group.as_deref()),
+        ("network", flows.network.as_deref()),
+        ("rule", rule.as_deref()),
+    ];
+    let all = all.iter().chain(more);
+    all.filter_map(|(key, value)| Some(format!("{key}={}", encode((*value)?))))
+        .collect()
 }
 
 /// Percent-encodes everything but letters, digits and `-._~`.

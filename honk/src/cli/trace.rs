@@ -6,7 +6,7 @@ use super::{
     Session,
     args::{Flow, Trace},
     exit::{Exit, Failure},
-    lookup::encode,
+    lookup,
     output::{Output, clean},
 };
 use crate::api::doc::{Decision, Endpoint};
@@ -65,22 +65,8 @@ async fn follow(session: &Session, args: &Flow) -> Result<(), Failure> {
 }
 
 fn path(args: &Flow) -> String {
-    let rule = args.rule.map(|r| r.to_string());
-    let pairs = [
-        ("src", args.src.as_deref()),
-        ("dst", args.dst.as_deref()),
-        ("host", args.host.as_deref()),
-        ("group", args.group.as_deref()),
-        ("network", args.network.as_deref()),
-        ("rule", rule.as_deref()),
-    ];
-    let query = pairs
-        .iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", encode((*value)?))));
-    format!(
-        "/api/v1/trace/flows?{}",
-        query.collect::<Vec<_>>().join("&")
-    )
+    let query = lookup::pairs(&args.flows, &[]);
+    format!("/api/v1/trace/flows?{}", query.join("&"))
 }
 
 /// One line: when, who, where to, what became of it, and why.
@@ -134,6 +120,7 @@ fn endpoint(e: &Endpoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::Flows;
 
     #[test]
     fn a_decision_is_one_line() {
@@ -160,12 +147,12 @@ mod tests {
     #[test]
     fn filters_become_a_query() {
         let args = Flow {
-            src: Some("10.0.0.0/8".to_owned()),
-            dst: None,
-            host: None,
-            group: Some("a b".to_owned()),
-            network: None,
-            rule: Some(3),
+            flows: Flows {
+                src: Some("10.0.0.0/8".to_owned()),
+                group: Some("a b".to_owned()),
+                rule: Some(3),
+                ..Flows::default()
+            },
             count: None,
             duration: None,
         };
