@@ -103,6 +103,15 @@ impl Handle {
         }
     }
 
+    /// Whether that is the name of a level.
+    #[expect(
+        clippy::unused_self,
+        reason = "who has a handle need not know this room"
+    )]
+    pub(crate) fn knows(&self, level: &str) -> bool {
+        LEVELS.contains(&level)
+    }
+
     /// The level or filter in force.
     pub(crate) fn level(&self) -> String {
         let level = self.level.lock().unwrap_or_else(PoisonError::into_inner);

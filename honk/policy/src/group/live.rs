@@ -15,7 +15,7 @@ use super::{
     pick::{Lead, Outcome, Pick, Refuse, Source, Turn},
     scan::{Found, Ranked, Scans},
     shape::Shape,
-    standing::{self, Mark, Standing, UrlMark},
+    standing::{Standing, UrlMark},
     table::{Final, Group},
     urltest::{self, Runner},
     walks::Walks,
@@ -324,11 +324,6 @@ impl Resolver<'_> {
         Some(ranked.clone())
     }
 
-    fn judges_like_everybody(&self, index: usize, network: usize) -> bool {
-        let own_url = network == TCP && self.urls[index].is_some();
-        !own_url && self.groups[index].extra.is_empty()
-    }
-
     pub(super) fn nodes(&self) -> &[Arc<Node>] {
         &self.shape.leaves
     }
@@ -366,33 +361,6 @@ impl Resolver<'_> {
             latency: (mark.latency + group.extra(at)).max(0.0),
             struck: mark.struck,
         })
-    }
-
-    /// The leaf's mark, with what the group's own `check_url` says of the member.
-    pub(super) fn under_url(
-        &self,
-        index: usize,
-        at: u32,
-        network: usize,
-        family: usize,
-        leaf: u32,
-    ) -> Mark {
-        let mark = self.marks[leaf as usize][network][family];
-        match self.url_mark(index, at, network) {
-            Some(states) => standing::replaced(mark, states[family]),
-            None => mark,
-        }
-    }
-
-    fn url_mark(&self, index: usize, at: u32, network: usize) -> UrlMark {
-        match &self.urls[index] {
-            Some(marks) if network == TCP => marks[at as usize],
-            _ => None,
-        }
-    }
-
-    fn has_url_mark(&self, index: usize, at: u32, network: usize) -> bool {
-        self.url_mark(index, at, network).is_some()
     }
 
     /// Where an eligible member leads.

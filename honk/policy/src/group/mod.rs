@@ -11,6 +11,7 @@ mod admit;
 mod assembly;
 pub mod builtin;
 mod change;
+mod check_url;
 pub mod choice;
 mod fallback;
 mod field;

@@ -69,7 +69,7 @@ pub(super) async fn change(
             "silent" => "error",
             level => level,
         };
-        if !crate::log::LEVELS.contains(&level) {
+        if !shared.engine.log.knows(level) {
             return Err(bad(
                 "log-level: error, warning, info, debug, trace or silent",
             ));
