@@ -15,7 +15,7 @@ struct Last {
 
 impl Ranker for Last {
     fn rank(&mut self, offer: &Offer<'_>) -> Option<usize> {
-        let view = offer.view.iter().map(|c| (self::plain(c.node), c.member));
+        let view = offer.view.iter().map(|c| (plain(c.node), c.member));
         self.asked
             .push((offer.group, view.collect(), offer.filtered));
         Some(offer.view.len() - 1)
