@@ -8,6 +8,7 @@ use honk_grammar::{ast::Item, format, parse_text};
 use super::{lowered, properties::model};
 
 /// Name and text of each. The first line may say which findings there are.
+#[allow(clippy::disallowed_methods, reason = "the cases are files")]
 fn gateways() -> Vec<(String, String)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/gateways");
     let entries = fs::read_dir(dir).expect("the files are part of the package");

@@ -6,10 +6,13 @@ use crate::{
     score::{GroupKey, NodeKey},
 };
 
+/// Nodes of a view by number, each with its place among the members.
+type Asked = Vec<(u128, u32)>;
+
 /// Takes the last of each view and notes what it was asked.
 #[derive(Debug, Default)]
 struct Last {
-    asked: Vec<(GroupKey, Vec<(u128, u32)>, u32)>,
+    asked: Vec<(GroupKey, Asked, u32)>,
     found: Vec<GroupKey>,
 }
 
