@@ -18,6 +18,8 @@ mod relay;
 mod socket;
 mod state;
 mod subscription;
+#[cfg(test)]
+mod testkit;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -169,6 +169,39 @@ routing {{
     )
 }
 
+/// Both upstreams in one automatic group, `up1` first, checked through what is [`BLOCKED`] for
+/// clients. `global` and `group` are further lines of these sections.
+pub fn one_group(global: &str, group: &str) -> String {
+    let (user, password) = LOGIN;
+    format!(
+        "global {{
+    lan_interface: lan
+    log_level: debug
+    auto_ping: false
+    tcp_check_url: 'http://{BLOCKED}/'
+    udp_check_dns: '{BLOCKED}'
+    {global}
+}}
+node {{
+    up1: 'socks5://{user}:{password}@{hp}:1080'
+    up2: 'socks5://{user}:{password}@{hp2}:1080'
+}}
+group {{
+    proxy {{
+        filter: name(up1, up2)
+        {group}
+    }}
+}}
+routing {{
+    dip({PROXIED}) -> proxy
+    fallback: direct
+}}
+",
+        hp = addr::HP,
+        hp2 = addr::HP2,
+    )
+}
+
 /// A socket address of an origin.
 pub fn at(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)

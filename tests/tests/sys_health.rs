@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
-use honk_tests::scene::{BLOCKED, LOGIN, PROXIED, Scene, play};
+use honk_tests::scene::{BLOCKED, PROXIED, Scene, one_group, play};
 use honk_tests::serve::Fault;
 use honk_tests::wait;
 
@@ -17,35 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Both upstreams in one automatic group; `up1` first.
 fn config(policy: &str, global: &str, group: &str) -> String {
-    let (user, password) = LOGIN;
-    format!(
-        "global {{
-    lan_interface: lan
-    log_level: debug
-    auto_ping: false
-    tcp_check_url: 'http://{BLOCKED}/'
-    udp_check_dns: '{BLOCKED}'
-    {global}
-}}
-node {{
-    up1: 'socks5://{user}:{password}@{hp}:1080'
-    up2: 'socks5://{user}:{password}@{hp2}:1080'
-}}
-group {{
-    proxy {{
-        filter: name(up1, up2)
-        policy: {policy}
-        {group}
-    }}
-}}
-routing {{
-    dip({PROXIED}) -> proxy
-    fallback: direct
-}}
-",
-        hp = addr::HP,
-        hp2 = addr::HP2,
-    )
+    one_group(global, &format!("policy: {policy}\n{group}"))
 }
 
 /// Waits until new flows leave through an upstream.

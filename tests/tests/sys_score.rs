@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use honk_tests::client;
 use honk_tests::honk::Honk;
 use honk_tests::lab::addr;
-use honk_tests::scene::{BLOCKED, LOGIN, PROXIED, Scene, play};
+use honk_tests::scene::{PROXIED, Scene, one_group, play};
 use honk_tests::wait;
 
 /// Longest wait for something to be learned; the machine may be busy.
@@ -18,34 +18,7 @@ const ROW: usize = 24;
 
 /// Both upstreams in a Score group. Checks come too seldom to decide anything.
 fn config() -> String {
-    let (user, password) = LOGIN;
-    format!(
-        "global {{
-    lan_interface: lan
-    log_level: debug
-    auto_ping: false
-    check_interval: 15m
-    tcp_check_url: 'http://{BLOCKED}/'
-    udp_check_dns: '{BLOCKED}'
-}}
-node {{
-    up1: 'socks5://{user}:{password}@{hp}:1080'
-    up2: 'socks5://{user}:{password}@{hp2}:1080'
-}}
-group {{
-    proxy {{
-        filter: name(up1, up2)
-        policy: score
-    }}
-}}
-routing {{
-    dip({PROXIED}) -> proxy
-    fallback: direct
-}}
-",
-        hp = addr::HP,
-        hp2 = addr::HP2,
-    )
+    one_group("check_interval: 15m", "policy: score")
 }
 
 fn tcp(scene: &Scene) -> Result<IpAddr> {

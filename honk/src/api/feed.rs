@@ -158,6 +158,7 @@ pub(super) mod tests {
     use crate::{
         api::{Api, mask::Mask, tcp::ApiListener},
         app::testkit::{CONFIG, World},
+        testkit::soon,
     };
 
     pub(in super::super) const LONG: Duration = Duration::from_secs(30);
@@ -260,19 +261,9 @@ pub(super) mod tests {
             text.push(byte.unwrap());
         }
         // That of the first one is back, this one's is taken.
-        until_free(&api, 1).await;
+        soon("a place is free", async || api.0.streams.open() == 1).await;
         drop(stream);
-        until_free(&api, 0).await;
-    }
-
-    /// Waits until exactly that many places are taken.
-    async fn until_free(api: &Api, taken: usize) {
-        let gone = async {
-            while api.0.streams.open() != taken {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(LONG, gone).await.unwrap();
+        soon("a place is free", async || api.0.streams.open() == 0).await;
     }
 
     #[tokio::test]

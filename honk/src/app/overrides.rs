@@ -98,11 +98,8 @@ pub(crate) struct Overrides {
 impl Overrides {
     /// What an earlier process left. A file that cannot be read costs the settings only.
     pub(crate) fn load(path: PathBuf) -> Self {
-        let read = || match file::read(&path)? {
-            Some(text) => Ok(serde_json::from_str(&text)?),
-            None => Ok(Held::default()),
-        };
-        let held = read().unwrap_or_else(|error: io::Error| {
+        let read = file::read_json::<Held>(&path).map(Option::unwrap_or_default);
+        let held = read.unwrap_or_else(|error| {
             let path = path.display();
             tracing::warn!(target: "honk::health", %error, %path, "settings of measurements are lost");
             Held::default()

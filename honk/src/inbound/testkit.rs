@@ -8,7 +8,7 @@ use std::{
         Arc, Condvar, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use honk_policy::{
@@ -17,6 +17,7 @@ use honk_policy::{
     node::{Host, Node, Protocol, Server},
 };
 
+pub(crate) use crate::testkit::{PATIENCE, soon, until};
 use crate::{
     dns::{self, Dns},
     flow::{
@@ -25,9 +26,6 @@ use crate::{
     },
     outbound::{Dialer, Settings},
 };
-
-/// How long a test waits for something that must happen: only a failing one takes it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the kernel heard of flows, with their targets.
 type Heard = Vec<(&'static str, SocketAddr)>;
@@ -446,12 +444,3 @@ pub(crate) fn greet(stream: &mut TcpStream, auth: Option<(&str, &str)>) -> Vec<u
 }
 
 pub(crate) const OK_REPLY: [u8; 10] = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-
-/// Waits until `condition` holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}: did not happen in time");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}

@@ -31,10 +31,10 @@ use super::{
     runs::{Busy, MAX_RUNS, Member, Order, Runs, Shared, State},
     testkit::{Does, Upstream},
 };
-use crate::outbound::{Dialer, Settings};
-
-/// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::{
+    outbound::{Dialer, Settings},
+    testkit::{PATIENCE, soon},
+};
 
 fn dialer() -> Arc<Dialer> {
     Dialer::new(Settings {
@@ -135,18 +135,15 @@ async fn giving_up_closes_the_connection() {
     upstream.does(Does::Silence);
     let node = Arc::clone(&upstream.node);
     let running = tokio::spawn(async move { test(&node, "http://check.test/").await });
-    until(|| upstream.open.load(SeqCst) == 1).await;
+    soon("the request is open", async || {
+        upstream.open.load(SeqCst) == 1
+    })
+    .await;
     running.abort();
-    until(|| upstream.open.load(SeqCst) == 0).await;
-}
-
-async fn until(mut done: impl FnMut() -> bool) {
-    let wait = async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, wait).await.expect("it never happened");
+    soon("the request is closed", async || {
+        upstream.open.load(SeqCst) == 0
+    })
+    .await;
 }
 
 /// One automatic group over all nodes, which selects the first that lives.
@@ -322,7 +319,10 @@ async fn the_task_finds_out_who_lives_and_who_does_not() {
             .position(|(n, _, now)| n == "a" && *now == alive)
     };
     assert!(of_a(false).unwrap() < of_a(true).unwrap(), "{shifts:?}");
-    until(|| !running.prober.report().history.is_empty()).await;
+    soon("a line of history", async || {
+        !running.prober.report().history.is_empty()
+    })
+    .await;
     let rows = running.prober.counts().rows();
     assert!(rows.iter().all(|row| row.results[0] > 0), "{rows:?}");
 }
@@ -338,7 +338,10 @@ async fn a_new_configuration_is_heard_of_though_the_line_is_full() {
     });
     assert_eq!(running.prober.orders_lost(), 1);
     // At the start, when it begins to work, and for the order.
-    until(|| running.world.planned.load(SeqCst) >= 3).await;
+    soon("three plans", async || {
+        running.world.planned.load(SeqCst) >= 3
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -365,11 +368,11 @@ async fn the_end_of_the_task_closes_what_it_opened() {
     let a = Upstream::start("a").await;
     a.does(Does::Silence);
     let mut running = Running::start(&[&a]);
-    until(|| a.open.load(SeqCst) > 0).await;
+    soon("a check is open", async || a.open.load(SeqCst) > 0).await;
     running.stop.send_replace(true);
     let ended = timeout(PATIENCE, running.task.join_next()).await;
     assert!(ended.expect("it goes on").is_some());
-    until(|| a.open.load(SeqCst) == 0).await;
+    soon("the checks are closed", async || a.open.load(SeqCst) == 0).await;
 }
 
 #[tokio::test]
@@ -380,19 +383,13 @@ async fn a_group_test_is_absorbed_by_one_that_runs() {
     running.until(|w| w.alive(id) == Some(true)).await;
     a.does(Does::Silence);
     // The first test may still be under way for datagrams.
-    until_started(&running).await;
+    soon("a test of the group", async || {
+        running.prober.test_group(GROUP).await == TestStart::Started
+    })
+    .await;
     assert_eq!(running.prober.test_group(GROUP).await, TestStart::Absorbed);
     let other = GroupId(Uuid::from_u128(2));
     assert_eq!(running.prober.test_group(other).await, TestStart::Nothing);
-}
-
-async fn until_started(running: &Running) {
-    let wait = async {
-        while running.prober.test_group(GROUP).await != TestStart::Started {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, wait).await.expect("it never started");
 }
 
 /// A run over some upstreams.
@@ -454,11 +451,17 @@ async fn a_run_ends_with_its_guard() {
         .begin(order(&[&upstream], 1), dialer(), |_| {})
         .unwrap();
     let guard = runs.guard(id);
-    until(|| upstream.open.load(SeqCst) == 1).await;
+    soon("the run is under way", async || {
+        upstream.open.load(SeqCst) == 1
+    })
+    .await;
     drop(guard);
     assert_eq!(runs.ended(id).await.map(|run| run.state), None);
     assert_eq!(runs.run(id).unwrap().state, State::Cancelled);
-    until(|| upstream.open.load(SeqCst) == 0).await;
+    soon("the run is closed", async || {
+        upstream.open.load(SeqCst) == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -479,8 +482,11 @@ async fn a_run_measures_all_in_order_and_tells_failures_and_its_end() {
         leaf: None,
     });
     let id = runs.begin(asked, dialer(), follow).unwrap();
-    until(|| runs.run(id).unwrap().state == State::Done).await;
-    until(|| told.lock().unwrap().len() == 2).await;
+    soon("the run is done", async || {
+        runs.run(id).unwrap().state == State::Done
+    })
+    .await;
+    soon("the end is told", async || told.lock().unwrap().len() == 2).await;
     assert_eq!(*told.lock().unwrap(), ["b", "end"]);
     let run = runs.run(id).unwrap();
     let order: Vec<_> = run.results.iter().map(|(m, r)| (*m, r.is_ok())).collect();
@@ -511,7 +517,7 @@ async fn calling_a_run_off_closes_its_sockets_and_starts_nobody_else() {
     let runs = Arc::new(Runs::default());
     let id = runs.begin(order(&all, 2), dialer(), |_| {}).unwrap();
     let open = |n: usize| upstreams[n].open.load(SeqCst);
-    until(|| open(0) == 1 && open(1) == 1).await;
+    soon("two are measured", async || open(0) == 1 && open(1) == 1).await;
     let again = runs.begin(order(&all, 2), dialer(), |_| {});
     assert_eq!(again, Err(Busy::Same(id)));
     let run = runs.cancel(id).await.unwrap();
@@ -521,7 +527,7 @@ async fn calling_a_run_off_closes_its_sockets_and_starts_nobody_else() {
         runs.maps(|maps| maps.is_pending(Map::Group(GROUP), member))
     };
     assert!(!upstreams.iter().any(pending));
-    until(|| open(0) == 0 && open(1) == 0).await;
+    soon("both are closed", async || open(0) == 0 && open(1) == 0).await;
     assert_eq!(upstreams[2].accepted.load(SeqCst), 0);
     let again = runs.begin(order(&all, 2), dialer(), |_| {}).unwrap();
     assert!(runs.cancel(again).await.is_some());
@@ -542,8 +548,14 @@ async fn there_is_a_cap_on_runs_and_a_stop_ends_them() {
     }
     let more = runs.begin(of_group(99), dialer(), |_| {});
     assert!(matches!(more, Err(Busy::Full(_))));
-    until(|| upstream.open.load(SeqCst) == MAX_RUNS).await;
+    soon("all runs are under way", async || {
+        upstream.open.load(SeqCst) == MAX_RUNS
+    })
+    .await;
     runs.stop().await;
-    until(|| upstream.open.load(SeqCst) == 0).await;
+    soon("all runs are closed", async || {
+        upstream.open.load(SeqCst) == 0
+    })
+    .await;
     assert!(runs.list().iter().all(|r| r.state == State::Cancelled));
 }

@@ -71,19 +71,14 @@ pub(crate) type Choices = BTreeMap<String, Record>;
 
 /// Reads the file; one that does not exist holds nothing.
 pub(crate) fn load(path: &Path) -> io::Result<Choices> {
-    let Some(text) = file::read(path)? else {
-        return Ok(Choices::new());
-    };
-    let mut choices: Choices = serde_json::from_str(&text)?;
+    let mut choices: Choices = file::read_json(path)?.unwrap_or_default();
     choices.retain(|_, record| record.schema == SCHEMA);
     Ok(choices)
 }
 
 /// Replaces the file and brings it to the disk.
 pub(crate) fn save(path: &Path, choices: &Choices) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(choices)?;
-    text.push(b'\n');
-    file::keep(path, &text)
+    file::keep_json(path, choices)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use honk_policy::{id::NodeId, verdict::NodeRef};
+use honk_policy::verdict::NodeRef;
 use serde::{Deserialize, Serialize};
 
-use super::{file, verdicts::uuid};
+use super::{file, whose::Whose};
 
 /// Version of the file.
 const SCHEMA: u32 = 1;
@@ -34,9 +34,8 @@ struct Document {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
-    node_id: String,
-    /// The subscription that brought it.
-    source: Option<String>,
+    #[serde(flatten)]
+    node: Whose,
     tag: String,
     reason: String,
     /// Unix time in milliseconds.
@@ -45,25 +44,17 @@ struct Row {
 
 /// Reads the file; one that does not exist holds nothing.
 pub(crate) fn load(path: &Path) -> io::Result<Marks> {
-    let Some(text) = file::read(path)? else {
+    let Some(document) = file::read_json::<Document>(path)? else {
         return Ok(Marks::new());
     };
-    let document: Document = serde_json::from_str(&text)?;
-    if document.schema != SCHEMA {
-        let text = format!("schema {} is not {SCHEMA}", document.schema);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
+    file::check_schema(document.schema, SCHEMA)?;
     let mark = |row: Row| {
-        let node = NodeRef {
-            id: NodeId(uuid(&row.node_id)?),
-            source: row.source.as_deref().map(uuid).transpose()?,
-        };
         let mark = Mark {
             tag: row.tag,
             reason: row.reason,
             at_ms: row.at,
         };
-        Ok((node, mark))
+        Ok((row.node.try_into()?, mark))
     };
     document.nodes.into_iter().map(mark).collect()
 }
@@ -71,8 +62,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Marks> {
 /// Replaces the file and brings it to the disk.
 pub(crate) fn save(path: &Path, marks: &Marks) -> io::Result<()> {
     let row = |(node, mark): (&NodeRef, &Mark)| Row {
-        node_id: node.id.0.to_string(),
-        source: node.source.map(|source| source.to_string()),
+        node: node.into(),
         tag: mark.tag.clone(),
         reason: mark.reason.clone(),
         at: mark.at_ms,
@@ -81,14 +71,12 @@ pub(crate) fn save(path: &Path, marks: &Marks) -> io::Result<()> {
         schema: SCHEMA,
         nodes: marks.iter().map(row).collect(),
     };
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    file::keep(path, &text)
+    file::keep_json(path, &document)
 }
 
 #[cfg(test)]
 mod tests {
-    use honk_policy::id::Uuid;
+    use honk_policy::id::{NodeId, Uuid};
 
     use super::*;
     use crate::state::file::tests::scratch;

@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use serde::{Serialize, de::DeserializeOwned};
+
 /// Larger files are not ours.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -24,6 +26,30 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(Some(text))
+}
+
+/// What a JSON file of the state directory holds; `None` when there is none.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let Some(text) = read(path)? else {
+        return Ok(None);
+    };
+    Ok(Some(serde_json::from_str(&text)?))
+}
+
+/// Fails unless a file is of the version that is read.
+pub(super) fn check_schema(found: u32, read: u32) -> io::Result<()> {
+    if found == read {
+        return Ok(());
+    }
+    let text = format!("schema {found} is not {read}");
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// [Keeps](keep) a value as a JSON file of the state directory.
+pub(crate) fn keep_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    keep(path, &text)
 }
 
 /// Replaces a file of the state directory, for nobody else to read, and brings it to the disk.

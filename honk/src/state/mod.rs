@@ -13,3 +13,4 @@ pub(crate) mod lock;
 pub(crate) mod progress;
 pub(crate) mod secret;
 pub(crate) mod verdicts;
+mod whose;

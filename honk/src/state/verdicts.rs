@@ -5,13 +5,10 @@
 
 use std::{io, path::Path};
 
-use honk_policy::{
-    id::{NodeId, Uuid},
-    verdict::{Body, NodeRef, Verdict, Verdicts},
-};
+use honk_policy::verdict::{Body, NodeRef, Verdict, Verdicts};
 use serde::{Deserialize, Serialize};
 
-use super::file;
+use super::{file, whose::Whose};
 
 /// Version of the file.
 const SCHEMA: u32 = 1;
@@ -24,9 +21,8 @@ struct Document {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
-    node_id: String,
-    /// The subscription that brought it.
-    source: Option<String>,
+    #[serde(flatten)]
+    node: Whose,
     tag: String,
     body_hash: String,
     reason: String,
@@ -38,40 +34,26 @@ struct Row {
 /// Reads the file; one that does not exist holds nothing.
 pub(crate) fn load(path: &Path) -> io::Result<Verdicts> {
     let mut verdicts = Verdicts::default();
-    let Some(text) = file::read(path)? else {
+    let Some(document) = file::read_json::<Document>(path)? else {
         return Ok(verdicts);
     };
-    let document: Document = serde_json::from_str(&text)?;
-    if document.schema != SCHEMA {
-        let text = format!("schema {} is not {SCHEMA}", document.schema);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
+    file::check_schema(document.schema, SCHEMA)?;
     for row in document.verdicts {
-        let node = NodeRef {
-            id: NodeId(uuid(&row.node_id)?),
-            source: row.source.as_deref().map(uuid).transpose()?,
-        };
         let verdict = Verdict {
             tag: row.tag,
             body: Body::stored(row.body_hash),
             reason: row.reason,
             at_ms: row.at,
         };
-        verdicts.restore(node, verdict);
+        verdicts.restore(row.node.try_into()?, verdict);
     }
     Ok(verdicts)
-}
-
-pub(super) fn uuid(text: &str) -> io::Result<Uuid> {
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    Uuid::try_parse(text).map_err(invalid)
 }
 
 /// Replaces the file and brings it to the disk.
 pub(crate) fn save(path: &Path, verdicts: &Verdicts, version: &str) -> io::Result<()> {
     let row = |(node, verdict): (&NodeRef, &Verdict)| Row {
-        node_id: node.id.0.to_string(),
-        source: node.source.map(|source| source.to_string()),
+        node: node.into(),
         tag: verdict.tag.clone(),
         body_hash: verdict.body.to_string(),
         reason: verdict.reason.clone(),
@@ -82,14 +64,14 @@ pub(crate) fn save(path: &Path, verdicts: &Verdicts, version: &str) -> io::Resul
         schema: SCHEMA,
         verdicts: verdicts.iter().map(row).collect(),
     };
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    file::keep(path, &text)
+    file::keep_json(path, &document)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use honk_policy::id::{NodeId, Uuid};
 
     use super::*;
     use crate::state::file::tests::scratch;

@@ -3,21 +3,21 @@
 //! time; what is written goes into a map of the real kind.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use aya::maps::{Array, MapData};
-use honk_policy::config::{Config, GroupDef, Policy};
+use honk_policy::config::Policy;
 use honk_policy::group::GroupTable;
 use honk_policy::health::{
     Effects, Event, GroupFacts, Monitor, NodeFacts, Outcome, Probe, Selection, Setup, Subject,
     Urgency,
 };
-use honk_policy::id::{Family, Network, NodeId, Ordinal, Uuid};
-use honk_policy::node::{Host, Node, Protocol, Server};
+use honk_policy::id::{Family, Network, NodeId, Ordinal};
 use honk_policy::time::Moment;
+
+use super::groups;
 
 /// Deaths that are timed.
 const DEATHS: usize = 15;
@@ -57,7 +57,7 @@ struct World {
 impl World {
     /// Groups that all hold all nodes, with every node measured.
     fn new(nodes: u32, groups: u8) -> Self {
-        let table = table(nodes, groups);
+        let table = groups::unmeasured(nodes.into(), groups, Policy::UrlTest);
         let ids: Vec<NodeId> = table.nodes().iter().map(|node| node.id).collect();
         let facts = table.groups().map(|group| GroupFacts {
             id: group.id,
@@ -192,37 +192,6 @@ impl World {
         self.publish();
         Ok(())
     }
-}
-
-fn table(nodes: u32, groups: u8) -> GroupTable {
-    let node = |number: u32| Node {
-        id: NodeId(Uuid::from_u128(number.into())),
-        name: format!("node {number}"),
-        protocol: Protocol::Socks5(Server {
-            host: Host::Ip(Ipv4Addr::LOCALHOST.into()),
-            port: 1080,
-            auth: None,
-        }),
-        origin: None,
-    };
-    let group = |number: u8| {
-        GroupDef::new(
-            format!("group {number}"),
-            Ordinal(2 + number),
-            Policy::UrlTest,
-        )
-    };
-    let config = Config {
-        nodes: (1..=nodes).map(node).collect(),
-        groups: (0..groups).map(group).collect(),
-        ..Config::default()
-    };
-    let mut ids = 1 << 64;
-    let (table, _) = GroupTable::build(&config, None, &mut || {
-        ids += 1;
-        Uuid::from_u128(ids)
-    });
-    table
 }
 
 #[cfg(test)]

@@ -153,8 +153,8 @@ impl Health for Measured {
     }
 }
 
-/// Groups that all hold all nodes, with every node measured.
-fn table(policy: Policy) -> GroupTable {
+/// Groups of one policy that all hold all nodes.
+pub(super) fn unmeasured(nodes: u128, groups: u8, policy: Policy) -> GroupTable {
     let node = |number| Node {
         id: NodeId(Uuid::from_u128(number)),
         name: format!("node {number}"),
@@ -167,8 +167,8 @@ fn table(policy: Policy) -> GroupTable {
     };
     let group = |number| GroupDef::new(format!("group {number}"), Ordinal(2 + number), policy);
     let config = Config {
-        nodes: (1..=NODES).map(node).collect(),
-        groups: (0..GROUPS).map(group).collect(),
+        nodes: (1..=nodes).map(node).collect(),
+        groups: (0..groups).map(group).collect(),
         ..Config::default()
     };
     let mut ids = 1 << 64;
@@ -176,6 +176,12 @@ fn table(policy: Policy) -> GroupTable {
         ids += 1;
         Uuid::from_u128(ids)
     });
+    table
+}
+
+/// The same at full size, with every node measured.
+fn table(policy: Policy) -> GroupTable {
+    let table = unmeasured(NODES, GROUPS, policy);
     let touched = Touched {
         nodes: table.nodes().iter().map(|node| node.id).collect(),
         ..Touched::default()

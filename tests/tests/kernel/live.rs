@@ -21,6 +21,14 @@ fn honk0(rig: &Rig) -> Tap {
     honk0
 }
 
+/// A device with clients behind it.
+fn lan_device(rig: &mut Rig) -> Tap {
+    let lan = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
+    lan.up().expect("up");
+    rig.attach(LAN, &lan).expect("attach");
+    lan
+}
+
 fn handoff(l4: u8) -> [u8; 12] {
     let mut macs = [0; 12];
     macs[..6].copy_from_slice(&PEER_MAC);
@@ -33,9 +41,7 @@ fn t35_tagged_frames_pass_and_untagged_ones_are_taken() {
     let mut rig = rig!();
     install_all(&mut rig, PROXY);
     let honk0 = honk0(&rig);
-    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
-    lan0.up().expect("up");
-    rig.attach(LAN, &lan0).expect("attach");
+    let lan0 = lan_device(&mut rig);
     let p = udp(CLIENT, ORIGIN);
     let plain = p.build();
     let mut tagged = plain[..12].to_vec();
@@ -57,9 +63,7 @@ fn priority_tags_hide_nothing() {
     let mut rig = rig!();
     install_all(&mut rig, PROXY);
     let honk0 = honk0(&rig);
-    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
-    lan0.up().expect("up");
-    rig.attach(LAN, &lan0).expect("attach");
+    let lan0 = lan_device(&mut rig);
     let p = udp(CLIENT, ORIGIN);
     let plain = p.build();
     let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
@@ -92,9 +96,7 @@ fn frames_that_lost_their_header_get_it_back() {
     let mut rig = rig!();
     install_all(&mut rig, PROXY);
     let honk0 = honk0(&rig);
-    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
-    lan0.up().expect("up");
-    rig.attach(LAN, &lan0).expect("attach");
+    let lan0 = lan_device(&mut rig);
     let _foreign = tcx::xdp_generic_here(lan0.name()).expect("a foreign program");
     let mut sent = 0;
     for p in [
@@ -176,9 +178,7 @@ fn frames_of_every_length_are_survived() {
     let mut rig = rig!();
     install_all(&mut rig, PROXY);
     let _honk0 = honk0(&rig);
-    let lan0 = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
-    lan0.up().expect("up");
-    rig.attach(LAN, &lan0).expect("attach");
+    let lan0 = lan_device(&mut rig);
     let mut sent = 0;
     for p in [tcp(CLIENT, ORIGIN, ACK), tcp(CLIENT6, ORIGIN6, ACK)] {
         let whole = p.payload(&[1; 80]).build();

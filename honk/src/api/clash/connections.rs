@@ -227,6 +227,7 @@ mod tests {
         },
         app::testkit::{CONFIG, World, flow, relayed},
         flow::Admission as _,
+        testkit::soon,
     };
 
     #[tokio::test]
@@ -328,14 +329,10 @@ mod tests {
             .collect::<Vec<u64>>();
         assert_eq!(last, [200]);
         drop(streams);
-        let forgotten = async {
-            while !api.0.frames.last.lock().unwrap().is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), forgotten)
-            .await
-            .unwrap();
+        soon("frames are forgotten", async || {
+            api.0.frames.last.lock().unwrap().is_empty()
+        })
+        .await;
         let frames = Frames::default();
         let one = frames.at(200, 1, || json!(1));
         assert_eq!(frames.at(200, 1, || json!(2)), one);

@@ -1,26 +1,17 @@
 //! What is told of Score: enough for a person, nothing about where clients go.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::flow::CloseReason;
+use crate::{app::testkit::serve, flow::CloseReason};
 
 fn world() -> World {
     World::new(&CONFIG.replace("policy: select", "policy: score"))
 }
 
-/// Flows to as many targets of one network.
-fn serve(world: &World, flows: u8) {
+/// Flows to four targets of one network, all answered.
+fn answered(world: &World, flows: u8) {
     for n in 0..flows {
-        let route = admit(world, Network::Tcp, &format!("203.0.113.{}:80", n % 4));
-        let entry = Arc::clone(&route.guard.entry);
-        entry.started();
-        entry.reached();
-        entry.counters.add_up(100);
-        entry.progressed();
-        entry.counters.add_down(1000);
-        entry.progressed();
-        route.guard.close(CloseReason::Eof);
+        let target = format!("203.0.113.{}:80", n % 4);
+        serve(admit(world, Network::Tcp, &target));
     }
 }
 
@@ -40,7 +31,7 @@ fn sample(metrics: &str, series: &str) -> u64 {
 #[tokio::test]
 async fn all_faces_tell_the_same() {
     let world = world();
-    serve(&world, 40);
+    answered(&world, 40);
     let group = proxy(&world).await;
     let known = &group["scoreVerification"]["tcp"];
     assert_eq!(known["state"], "observedUsable", "{known}");
@@ -102,7 +93,7 @@ async fn all_faces_tell_the_same() {
 #[tokio::test]
 async fn looking_changes_nothing() {
     let world = world();
-    serve(&world, 20);
+    answered(&world, 20);
     let score = |world: &World| world.engine.score.stats();
     let before = score(&world);
     for _ in 0..20 {
@@ -135,7 +126,7 @@ async fn neither_targets_nor_nodes_are_told() {
     let node = route.leaf.id.0.to_string();
     route.guard.entry.started();
     route.guard.close(CloseReason::Reset);
-    serve(&world, 10);
+    answered(&world, 10);
     let stats = get(&world, "/stats").await["score"].to_string();
     let page = metrics(&world).await;
     let score = page.lines().filter(|l| l.starts_with("honk_score_"));
@@ -162,7 +153,7 @@ async fn neither_targets_nor_nodes_are_told() {
 #[tokio::test]
 async fn groups_with_other_policies_have_no_score() {
     let world = World::new(CONFIG);
-    serve(&world, 3);
+    answered(&world, 3);
     assert_eq!(proxy(&world).await["scoreVerification"], Value::Null);
     let clash = get(&world, "/proxies/proxy").await;
     assert_eq!(clash.get("scoreVerification"), None);
@@ -177,7 +168,7 @@ async fn groups_with_other_policies_have_no_score() {
 #[tokio::test]
 async fn a_pin_shows_and_the_score_stays() {
     let world = world();
-    serve(&world, 10);
+    answered(&world, 10);
     let group = proxy(&world).await;
     let path = format!("/api/v1/groups/{}/selection", group["id"].as_str().unwrap());
     let member = &group["members"][1];
@@ -201,7 +192,7 @@ async fn a_pin_shows_and_the_score_stays() {
 #[tokio::test]
 async fn stats_count_what_outbounds_carried() {
     let world = World::new(CONFIG);
-    serve(&world, 2);
+    answered(&world, 2);
     let route = admit(&world, Network::Tcp, "203.0.113.1:80");
     route.guard.entry.counters.add_up(5);
     let failed = admit(&world, Network::Tcp, "203.0.113.1:80");

@@ -14,20 +14,8 @@ use crate::{
         runs::State,
         testkit::{Does, Upstream},
     },
+    testkit::{PATIENCE, soon},
 };
-
-/// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn until(mut done: impl FnMut() -> bool) {
-    let wait = async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let happened = tokio::time::timeout(PATIENCE, wait).await;
-    happened.expect("it never happened");
-}
 
 /// Servers `a` and `b` with a daemon that probes them once in a quarter of an hour.
 struct Bed {
@@ -68,7 +56,7 @@ impl Bed {
     /// Waits until the tests that follow a start have ended.
     async fn measured(&self) {
         let ids = [self.id("a"), self.id("b")];
-        until(|| {
+        soon("a first health view", async || {
             let view = &self.engine().prober().unwrap().report().view;
             let known = |id| {
                 [Domain::Tcp, Domain::DnsUdp].into_iter().all(|domain| {
@@ -141,7 +129,7 @@ const FAST: &str = "fast { policy: urltest filter: name(a) filter: name(b) [add_
 #[tokio::test]
 async fn the_failed_ping_of_what_is_selected_moves_the_group_and_that_of_others_does_not() {
     let bed = Bed::new(FAST, "").await;
-    until(|| bed.leaf("fast") == "a").await;
+    soon("a is fast", async || bed.leaf("fast") == "a").await;
     // Another member fails: nobody looks.
     bed.b.does(Does::Refuse);
     assert!(bed.ping("b").await.is_err());
@@ -149,7 +137,7 @@ async fn the_failed_ping_of_what_is_selected_moves_the_group_and_that_of_others_
     bed.b.does(Does::Serve);
     bed.a.does(Does::Refuse);
     assert!(bed.ping("a").await.is_err());
-    until(|| bed.leaf("fast") == "b").await;
+    soon("b took over", async || bed.leaf("fast") == "b").await;
     assert_eq!(bed.tested().await, ["fast"]);
     // It is selected no more.
     assert!(bed.ping("a").await.is_err());
@@ -179,7 +167,7 @@ async fn the_end_of_a_run_tests_its_automatic_groups_and_all_that_go_by_latency(
 async fn nested_groups_are_measured_by_their_leaf_and_block_not_at_all() {
     let groups = "mixed { policy: select filter: name(b, block) filter: group(fast) default: b }\n";
     let bed = Bed::new(&format!("{groups}{FAST}"), "").await;
-    until(|| bed.leaf("fast") == "a").await;
+    soon("a is fast", async || bed.leaf("fast") == "a").await;
     let before = bed.engine().snapshot();
     let fast = bed.world.group("fast");
     let asked = bed.a.accepted.load(SeqCst);
@@ -224,7 +212,10 @@ async fn a_run_ends_with_its_group_and_outlives_a_reload_that_keeps_it() {
         ..Wish::default()
     };
     let run = bed.engine().ping(&what, wish).unwrap();
-    until(|| bed.a.open.load(SeqCst) == 1).await;
+    soon("the ping is under way", async || {
+        bed.a.open.load(SeqCst) == 1
+    })
+    .await;
     let state = || {
         let runs = &bed.engine().pings().unwrap().runs;
         runs.run(run).unwrap().state
@@ -235,7 +226,7 @@ async fn a_run_ends_with_its_group_and_outlives_a_reload_that_keeps_it() {
     bed.world.edit(&text.replace("one {", "two {"));
     bed.engine().reload(Trigger::Api, false).await.unwrap();
     assert_eq!(state(), State::Cancelled);
-    until(|| bed.a.open.load(SeqCst) == 0).await;
+    soon("the ping is closed", async || bed.a.open.load(SeqCst) == 0).await;
 }
 
 // H-054
@@ -254,8 +245,11 @@ async fn suspension_ends_all_runs() {
 #[tokio::test]
 async fn a_change_of_the_network_is_looked_at_through_what_is_selected() {
     let bed = Bed::new(FAST, "").await;
-    until(|| bed.leaf("fast") == "a").await;
+    soon("a is fast", async || bed.leaf("fast") == "a").await;
     let asked = bed.a.accepted.load(SeqCst);
     bed.engine().network_changed();
-    until(|| bed.a.accepted.load(SeqCst) > asked).await;
+    soon("a is asked again", async || {
+        bed.a.accepted.load(SeqCst) > asked
+    })
+    .await;
 }

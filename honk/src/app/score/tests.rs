@@ -17,10 +17,11 @@ use crate::{
     app::{
         reload::Trigger,
         select::Change,
-        testkit::{CONFIG, World, flow},
+        testkit::{CONFIG, World, flow, serve},
     },
     flow::{Admission as _, CloseReason, End, Fault, Refusal, Route},
     probe::Groups as _,
+    testkit::soon,
 };
 
 const TARGET: &str = "203.0.113.1:80";
@@ -52,18 +53,6 @@ fn stats(world: &World, network: Network) -> NetworkStats {
         Tcp => group.tcp,
         Udp => group.udp,
     }
-}
-
-/// Brings a flow to its far side and an answer back.
-fn serve(route: Route) {
-    let entry = Arc::clone(&route.guard.entry);
-    entry.started();
-    entry.reached();
-    entry.counters.add_up(100);
-    entry.progressed();
-    entry.counters.add_down(1000);
-    entry.progressed();
-    route.guard.close(CloseReason::Eof);
 }
 
 fn fail(route: Route, fault: Fault) {
@@ -380,14 +369,10 @@ async fn an_ordinary_move_closes_flows_to_the_same_target_through_another_member
         }
     }
     assert!(stats(&world, Tcp).reasons.ordinary_switch > 0);
-    let closed = async {
-        while held.guard.entry.cancel.reason().is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), closed)
-        .await
-        .unwrap();
+    soon("the flow is closed", async || {
+        held.guard.entry.cancel.reason().is_some()
+    })
+    .await;
     assert_eq!(elsewhere.guard.entry.cancel.reason(), None);
     stop.send_replace(true);
     task.await.unwrap();

@@ -52,7 +52,7 @@ fn live(settings: Settings) -> (Datapath, Listeners) {
 /// The namespace of a killed daemon goes some time after its last descriptor.
 fn pair_is_gone() {
     let mut rtnl = Rtnl::open().unwrap();
-    eventually("the pair went", || rtnl.link(pair::HOST).unwrap().is_none());
+    until("the pair went", || rtnl.link(pair::HOST).unwrap().is_none());
 }
 
 fn pinned(lab: &Lab) -> usize {

@@ -37,10 +37,10 @@ fn interfaces_come_and_go() {
         let mut rtnl = Rtnl::open().unwrap();
         let old = rtnl.link("lan").unwrap().unwrap().index;
         rtnl.delete_link(old).unwrap();
-        eventually("lan left", || pending(&dp) == 3);
+        until("lan left", || pending(&dp) == 3);
         let new = lab.link("lan", "c1");
         assert_ne!(new, old);
-        eventually("lan is hooked again", || attached(&dp, "lan"));
+        until("lan is hooked again", || attached(&dp, "lan"));
         let param = dp.0.shared.maps.param.lookup(&0).unwrap().unwrap();
         assert_eq!(param.lan_ifindex[..2], [new, 0]);
         proxied(lab, &listeners, 2);
@@ -48,11 +48,11 @@ fn interfaces_come_and_go() {
         // A wildcard's interface, which then takes another name.
         rtnl.delete_link(new).unwrap();
         let index = lab.link("x1", "c2");
-        eventually("x1 is hooked", || attached(&dp, "x1"));
+        until("x1 is hooked", || attached(&dp, "x1"));
         rename(index, "y1");
-        eventually("y1 is let go", || pending(&dp) == 3);
+        until("y1 is let go", || pending(&dp) == 3);
         rename(index, "later");
-        eventually("later is hooked", || attached(&dp, "later"));
+        until("later is hooked", || attached(&dp, "later"));
         proxied(lab, &listeners, 3);
         dp.stop().unwrap();
     });
@@ -105,11 +105,11 @@ fn own_addresses_are_known_at_once() {
         let lo = rtnl.link("lo").unwrap().unwrap().index;
         let lan = rtnl.link("lan").unwrap().unwrap().index;
         rtnl.add_address(lo, ip("192.0.2.9"), 32).unwrap();
-        eventually("192.0.2.9 is local", || dp.is_local(ip("192.0.2.9")));
+        until("192.0.2.9 is local", || dp.is_local(ip("192.0.2.9")));
         // The same address on two links: one may go.
         rtnl.add_address(lan, ip("192.0.2.9"), 32).unwrap();
         rtnl.delete_link(lan).unwrap();
-        eventually("10.66.0.1 is gone", || !dp.is_local(ip("10.66.0.1")));
+        until("10.66.0.1 is gone", || !dp.is_local(ip("10.66.0.1")));
         assert!(dp.is_local(ip("192.0.2.9")));
         let map = &dp.0.shared.maps.local_addr;
         let kernel = |a: &str| {
@@ -131,7 +131,7 @@ fn the_smallest_mtu_rules() {
         let mut rtnl = Rtnl::open().unwrap();
         let lan = rtnl.link("lan").unwrap().unwrap();
         rtnl.set_mac_mtu(lan.index, lan.mac.unwrap(), 1400).unwrap();
-        eventually("the route follows", || inside() == Some(1400));
+        until("the route follows", || inside() == Some(1400));
         dp.stop().unwrap();
     });
 }
@@ -145,11 +145,11 @@ fn a_lost_pair_is_made_again() {
         let mut rtnl = Rtnl::open().unwrap();
         let old = rtnl.link(pair::HOST).unwrap().unwrap().index;
         rtnl.delete_link(old).unwrap();
-        eventually("a new pair", || {
+        until("a new pair", || {
             let link = rtnl.link(pair::HOST).unwrap();
             link.is_some_and(|l| l.index != old && l.up)
         });
-        eventually("PARAM knows it", || {
+        until("PARAM knows it", || {
             let param = dp.0.shared.maps.param.lookup(&0).unwrap().unwrap();
             param.honk0_ifindex != old
         });
@@ -165,7 +165,7 @@ fn a_lost_pair_is_made_again() {
                 rtnl.set_mac_mtu(peer.index, mac, pair::MTU).unwrap();
             })
             .unwrap();
-        eventually("the new address is used", || {
+        until("the new address is used", || {
             let param = dp.0.shared.maps.param.lookup(&0).unwrap().unwrap();
             param.peer_mac == [2, 9, 9, 9, 9, 9]
         });
@@ -184,7 +184,7 @@ fn removed_programs_come_back() {
         assert_eq!(detached, 2);
         // Nothing announces a detached program; any change makes the thread look.
         touch(lab);
-        eventually("both hooks", || links_of(lan.index).len() == 2);
+        until("both hooks", || links_of(lan.index).len() == 2);
         proxied(lab, &listeners, 1);
         dp.stop().unwrap();
         assert!(links_of(lan.index).is_empty());
@@ -209,7 +209,7 @@ fn settings_inside_are_put_back() {
             .run(move || std::fs::write(path, "1").unwrap())
             .unwrap();
         touch(lab);
-        eventually("rp_filter is 0 again", || {
+        until("rp_filter is 0 again", || {
             let value = netns.run(move || std::fs::read_to_string(path).unwrap());
             value.unwrap().trim() == "0"
         });

@@ -20,7 +20,10 @@ use honk_common::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::*;
-use crate::netlink::{End, Link, Pair, Rtnl, Side};
+use crate::{
+    netlink::{End, Link, Pair, Rtnl, Side},
+    testkit::{PATIENCE, until},
+};
 
 mod crash;
 mod follow;
@@ -131,7 +134,7 @@ impl Lab {
             })
             .unwrap();
         // It comes with the carrier and would else differ between two snapshots.
-        eventually("the link-local address", || {
+        until("the link-local address", || {
             let addresses = rtnl.addresses().unwrap();
             let local = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
             addresses.iter().any(|a| a.link == lan.index && local(a.ip))
@@ -173,19 +176,6 @@ fn to(host: &str, port: u16) -> SocketAddr {
 /// Everything to group 2.
 fn all_proxied() -> RouteTables {
     RouteTables::fallback_only(USER_FIRST)
-}
-
-/// How long a test waits for something that must happen. The kernel takes namespaces apart one
-/// by one, for everybody on the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits for a condition; the test fails when it does not come true.
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A listener that is waited for with a deadline.

@@ -211,7 +211,7 @@ fn dead_groups_drop_and_lost_states_heal() {
             stats.iter().find(|(n, _)| *n == "dead_drop").unwrap().1
         };
         let _waiting = connect(lab, to(ORIGIN4, 1));
-        eventually("the SYN is dropped", || dropped(&dp) > 0);
+        until("the SYN is dropped", || dropped(&dp) > 0);
         dp.write_groups(&[(slot, 0)]).unwrap();
         let _client = connect(lab, to(ORIGIN4, 2));
         // The first attempt's retransmission may come in as well.
@@ -328,7 +328,7 @@ fn idle_entries_go_and_claimed_ones_stay() {
         maps.ret.put(&addr("10.67.0.0"), &idle_return).unwrap();
         let tally = Tally::default();
         let mut janitor = Janitor::new(20_000);
-        eventually("the scan ends", || {
+        until("the scan ends", || {
             janitor
                 .tick(&maps.flow, &maps.ret, &claims, &tally, Load::default())
                 .unwrap();

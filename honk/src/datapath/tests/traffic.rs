@@ -71,7 +71,7 @@ fn udp_comes_in_and_replies_carry_the_asked_address() {
             client.send(&message).unwrap();
             let mut buffer = vec![0; 5000];
             let mut found = None;
-            eventually("a datagram", || {
+            until("a datagram", || {
                 found = listeners
                     .udp
                     .iter()
@@ -172,7 +172,7 @@ fn blocked_flows_are_told_about() {
                 .iter()
                 .any(|(name, n)| *name == "event_blocked" && *n > 0)
         };
-        eventually("the event is read", blocked);
+        until("the event is read", blocked);
         dp.stop().unwrap();
     });
 }

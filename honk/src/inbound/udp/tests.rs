@@ -120,11 +120,7 @@ impl Bed {
     }
 
     async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !condition(self) {
-            assert!(Instant::now() < deadline, "{what}: did not happen in time");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        soon(what, async || condition(self)).await;
     }
 }
 
