@@ -91,21 +91,22 @@ impl Engine {
     pub(crate) fn ping(self: &Arc<Self>, what: &What, wish: Wish) -> Result<RunId, PingError> {
         let pings = self.pings().ok_or(PingError::NotRunning)?;
         let snapshot = self.snapshot();
+        let off = self.judge.off();
         let (map, group, members) = match what {
             What::Group(id) => {
                 let group = snapshot.groups.group(*id).ok_or(PingError::NoGroup)?;
                 let members = group.members.iter();
-                let members = members.map(|m| self.member(&snapshot, m)).collect();
+                let members = members.map(|m| member(&snapshot, m, &off)).collect();
                 (Map::Group(*id), Some(group), members)
             }
             What::Nodes(ids) => {
                 let members: Option<Vec<Member>> =
-                    ids.iter().map(|id| self.by_itself(*id)).collect();
+                    ids.iter().map(|id| self.by_itself(*id, &off)).collect();
                 (Map::Scratch, None, members.ok_or(PingError::NoNode)?)
             }
             What::All => {
                 let nodes = snapshot.groups.nodes().iter();
-                let members = nodes.filter_map(|n| self.by_itself(n.id)).collect();
+                let members = nodes.filter_map(|n| self.by_itself(n.id, &off)).collect();
                 (Map::Scratch, None, members)
             }
         };
@@ -169,13 +170,13 @@ impl Engine {
     }
 
     /// A node as a member of a run of nodes; `None` when there is no such node.
-    fn by_itself(&self, id: NodeId) -> Option<Member> {
+    fn by_itself(&self, id: NodeId, off: &BTreeSet<NodeId>) -> Option<Member> {
         let builtins = [builtin::direct(), builtin::block()];
         let builtin = builtins.into_iter().find(|n| n.id == id).cloned();
         let leaf = self.node(id).or(builtin)?;
         Some(Member {
             id: MemberId::Node(id),
-            leaf: Some(leaf).filter(|leaf| !self.is_off(leaf)),
+            leaf: Some(leaf).filter(|leaf| is_dialed(leaf, off)),
         })
     }
 
@@ -196,7 +197,9 @@ impl Engine {
     ) -> Result<(Request, Result<Duration, Failure>), PingError> {
         let pings = self.pings().ok_or(PingError::NotRunning)?;
         let snapshot = self.snapshot();
-        let known = self.by_itself(node).ok_or(PingError::NoNode)?;
+        let known = self
+            .by_itself(node, &self.judge.off())
+            .ok_or(PingError::NoNode)?;
         let leaf = known.leaf.ok_or(PingError::NoExit)?;
         let declared = match group {
             Some(id) => Some(snapshot.groups.group(id).ok_or(PingError::NoGroup)?),
@@ -250,33 +253,6 @@ impl Engine {
         pings.runs.maps(|maps| maps.retain(&groups));
     }
 
-    /// The leaf of a member, unless it is not to be dialed.
-    fn member(&self, snapshot: &Snapshot, member: &Declared) -> Member {
-        let leaf = match member {
-            Declared::Node(node) => Some(Arc::clone(node)),
-            Declared::Group { .. } => {
-                let MemberId::Group(id) = member.id() else {
-                    return Member {
-                        id: member.id(),
-                        leaf: None,
-                    };
-                };
-                let slot = snapshot.groups.group(id).map(|g| g.slot);
-                let selected = slot
-                    .and_then(|slot| snapshot.groups.select(slot, Network::Tcp, Family::V4).ok());
-                selected.map(|s| Arc::clone(s.leaf))
-            }
-        };
-        Member {
-            id: member.id(),
-            leaf: leaf.filter(|leaf| !self.is_off(leaf)),
-        }
-    }
-
-    fn is_off(&self, node: &Node) -> bool {
-        node.protocol == Protocol::Block || self.judge.off().contains(&node.id)
-    }
-
     /// A failure of what an automatic group selects: it looks at all its members now.
     fn ping_failed(self: &Arc<Self>, node: NodeId) {
         let selections = self.selections();
@@ -310,6 +286,33 @@ impl Engine {
             }
         });
     }
+}
+
+/// The leaf of a member, unless it is not to be dialed.
+fn member(snapshot: &Snapshot, member: &Declared, off: &BTreeSet<NodeId>) -> Member {
+    let leaf = match member {
+        Declared::Node(node) => Some(Arc::clone(node)),
+        Declared::Group { .. } => {
+            let MemberId::Group(id) = member.id() else {
+                return Member {
+                    id: member.id(),
+                    leaf: None,
+                };
+            };
+            let slot = snapshot.groups.group(id).map(|g| g.slot);
+            let selected =
+                slot.and_then(|slot| snapshot.groups.select(slot, Network::Tcp, Family::V4).ok());
+            selected.map(|s| Arc::clone(s.leaf))
+        }
+    };
+    Member {
+        id: member.id(),
+        leaf: leaf.filter(|leaf| is_dialed(leaf, off)),
+    }
+}
+
+fn is_dialed(node: &Node, off: &BTreeSet<NodeId>) -> bool {
+    node.protocol != Protocol::Block && !off.contains(&node.id)
 }
 
 fn progress(run: &Run, group: Option<GroupId>) -> serde_json::Value {

@@ -19,7 +19,7 @@ use super::{engine::Engine, kernel::KernelError, registry::Closing, rules, snaps
 use crate::{
     cli::exit::Exit,
     clock,
-    flow::{CloseReason, FlowEntry},
+    flow::{CloseReason, FlowEntry, Way},
 };
 
 /// Longest wait for flows to end before a change is answered.
@@ -237,6 +237,15 @@ pub(super) fn affected(
     };
     let moved = |flow: &&Arc<FlowEntry>| changes.iter().any(|change| left(flow, change));
     flows.iter().filter(moved).cloned().collect()
+}
+
+/// Flows that leave in a way that is closed to them.
+pub(super) fn leaving(
+    flows: &[Arc<FlowEntry>],
+    closed: impl Fn(&Way) -> bool,
+) -> Vec<Arc<FlowEntry>> {
+    let flows = flows.iter().filter(|flow| closed(flow.way()));
+    flows.cloned().collect()
 }
 
 fn leaf_name<'t>(groups: &'t GroupTable, change: &Moved) -> &'t str {

@@ -1,10 +1,19 @@
 //! Nodes that people switch off and on while the daemon runs.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use honk_policy::{group::Update, id::NodeId};
+use honk_policy::{
+    group::{GroupTable, Update},
+    id::{GroupId, NodeId},
+};
+use tokio::sync::oneshot;
 
-use super::{engine::Engine, kernel::KernelError, select::affected, verdicts::Unswitched};
+use super::{
+    engine::Engine,
+    kernel::KernelError,
+    select::{affected, leaving},
+    verdicts::Unswitched,
+};
 use crate::{clock, flow::CloseReason};
 
 /// Why a node was not switched.
@@ -23,8 +32,24 @@ pub(crate) enum SwitchError {
 
 impl Engine {
     /// Switches a node off, with a word why, or on again, and publishes what follows. Flows of
-    /// groups that want it are closed; probes of the node end, or begin.
+    /// groups that want it are closed; probes of the node end, or begin. What was begun goes on
+    /// whatever becomes of the one who asked.
     pub(crate) async fn switch_node(
+        self: &Arc<Self>,
+        node: NodeId,
+        off: Option<String>,
+    ) -> Result<(), SwitchError> {
+        let (tell, told) = oneshot::channel();
+        let engine = Arc::clone(self);
+        self.spawn(async move {
+            // Nobody may be listening any more.
+            let _ = tell.send(engine.switch(node, off).await);
+        });
+        told.await.unwrap_or(Err(SwitchError::Broken))
+    }
+
+    /// Asked for what is so already, it brings to everybody what may have failed to reach them.
+    async fn switch(
         self: &Arc<Self>,
         node: NodeId,
         off: Option<String>,
@@ -32,14 +57,17 @@ impl Engine {
         let writer = self.writer.lock().await;
         let before = self.snapshot();
         let mut nodes = before.groups.nodes().iter();
-        let node = nodes.find(|n| n.id == node).cloned();
-        let node = node.ok_or(SwitchError::NoNode)?;
-        let engine = Arc::clone(self);
-        // Writes a file.
-        let switched = tokio::task::spawn_blocking(move || engine.judge.switch(&node, off)).await;
-        if !switched.map_err(|_| SwitchError::Broken)?? {
-            return Ok(());
-        }
+        let declared = nodes.find(|n| n.id == node).cloned();
+        let declared = declared.ok_or(SwitchError::NoNode)?;
+        let (engine, table) = (Arc::clone(self), Arc::clone(&before));
+        let closes = off.is_some();
+        // Writes files.
+        let switched = tokio::task::spawn_blocking(move || {
+            let waits = engine.subscriptions.waits();
+            let nodes = table.groups.nodes();
+            engine.judge.switch(&declared, off, nodes, waits)
+        });
+        switched.await.map_err(|_| SwitchError::Broken)??;
         let off = self.judge.off();
         let Update { table, changes } = before.groups.switched(off, clock::now_ms());
         let published = self.publish(&before, table, &changes, None).await;
@@ -50,7 +78,16 @@ impl Engine {
             prober.configure();
         }
         let after = self.snapshot();
-        let flows = affected(&self.registry.list(), &after.groups, &changes, None);
+        let listed = self.registry.list();
+        let mut flows = affected(&listed, &after.groups, &changes, None);
+        if closes {
+            // A fixed choice does not move, and who spreads flows has none.
+            let wants = interrupting(&after.groups);
+            let through = |group: &GroupId| wants.contains(group);
+            flows.extend(leaving(&listed, |way| {
+                way.leaf == node && way.groups.iter().any(through)
+            }));
+        }
         self.registry.cancel(&flows, CloseReason::SelectionChanged);
         published?;
         Ok(())
@@ -64,8 +101,16 @@ impl Engine {
     }
 }
 
+/// The groups with `interrupt_connections`.
+fn interrupting(table: &GroupTable) -> HashSet<GroupId> {
+    let wants = table.groups().filter(|g| g.def.interrupt_connections);
+    wants.map(|g| g.id).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{future::poll_fn, sync::atomic::Ordering::SeqCst, task::Poll};
+
     use honk_policy::{
         group::Refuse,
         id::{Family, Network},
@@ -74,9 +119,10 @@ mod tests {
     use super::*;
     use crate::app::{
         reload::Trigger,
-        testkit::{CONFIG, World, relayed},
+        testkit::{Asked, CONFIG, World, relayed},
         verdicts::Judge,
     };
+    use crate::testkit::soon;
 
     fn selected(world: &World) -> Result<String, Refuse> {
         let snapshot = world.engine.snapshot();
@@ -114,6 +160,7 @@ mod tests {
             "a selector keeps its member"
         );
         assert_eq!(told(&world), [("node.disabled", "a".to_owned())]);
+        assert!(!relay.is_alive(), "its flows are closed");
         let snapshot = world.engine.snapshot();
         let a = snapshot
             .groups
@@ -140,7 +187,61 @@ mod tests {
         switch(&world, "a", None).await.unwrap();
         assert_eq!(told(&world).len(), 2);
         assert!(world.judge_again().off().is_empty());
-        drop(relay);
+    }
+
+    #[tokio::test]
+    async fn flows_end_where_their_group_wants_it_whatever_its_policy() {
+        for (policy, closed) in [
+            ("loadbalance\n interrupt_connections: true", true),
+            ("loadbalance\n interrupt_connections: false", false),
+            ("urltest\n interrupt_connections: true", true),
+            ("select\n interrupt_connections: false", false),
+        ] {
+            let config = CONFIG
+                .replace("interrupt_connections: true", "")
+                .replace("policy: select", &format!("policy: {policy}"));
+            let world = World::new(&config);
+            let relays: Vec<_> = (1..5)
+                .map(|n| relayed(&world, Network::Tcp, &format!("203.0.113.{n}:80")))
+                .collect();
+            let through = |name: &str| {
+                let flows = world.engine.registry.list();
+                flows.iter().filter(|f| &*f.way().leaf_name == name).count()
+            };
+            let before = (through("a"), through("b"));
+            assert!(before.0 > 0, "{policy}: {before:?}");
+            switch(&world, "a", Some("")).await.unwrap();
+            let left = if closed { 0 } else { before.0 };
+            assert_eq!((through("a"), through("b")), (left, before.1), "{policy}");
+            drop(relays);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_breaks_off_leaves_nothing_half_done() {
+        let world = World::new(CONFIG);
+        let busy = world.engine.hold().await;
+        {
+            let mut asked = std::pin::pin!(switch(&world, "a", Some("slow")));
+            let begun = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+            assert!(begun.is_pending(), "another one writes");
+        }
+        drop(busy);
+        soon("the node is off", async || selected(&world).is_err()).await;
+    }
+
+    #[tokio::test]
+    async fn asking_again_mends_what_the_kernel_was_not_told() {
+        let world = World::new(CONFIG);
+        world.kernel.refuse_groups.store(true, SeqCst);
+        let refused = switch(&world, "a", Some("slow")).await.unwrap_err();
+        assert!(matches!(refused, SwitchError::Kernel(_)), "{refused}");
+        world.kernel.refuse_groups.store(false, SeqCst);
+        world.kernel.take();
+        switch(&world, "a", Some("slow")).await.unwrap();
+        let slots = world.engine.snapshot().groups.slots();
+        assert_eq!(world.kernel.take(), [Asked::Groups(slots)]);
+        assert_eq!(told(&world).len(), 1, "that is no news");
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Nodes that cannot be built: found when a configuration is taken into use, switched off with a
 //! word why, and switched on again when their settings change (docs/HEALTH.md).
 
+mod by_hand;
+
 use std::{
     collections::BTreeSet,
     path::PathBuf,
@@ -25,18 +27,13 @@ use crate::{
     cli::{exit::Exit, plural, version},
     clock,
     outbound::build,
-    state::{
-        self,
-        disabled::{Mark, Marks},
-    },
+    state::{self, disabled::Marks},
 };
+
+pub(crate) use self::by_hand::Unswitched;
 
 /// Names told in the banner.
 const NAMES: usize = 3;
-/// Nodes that can be switched off by hand.
-const MARKS: usize = 1000;
-/// Where they are kept, beside the verdicts.
-const BY_HAND: &str = "disabled.json";
 
 /// `global.auto_disable`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,15 +114,6 @@ pub(crate) struct Off {
     pub(crate) body: Option<Body>,
 }
 
-/// Why a node is not switched.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unswitched {
-    #[error("{MARKS} nodes are switched off by hand; switch one on first")]
-    Full,
-    #[error("the node still cannot be built: {0}")]
-    Broken(String),
-}
-
 /// Something to tell: type and data of an event.
 pub(crate) type News = (&'static str, Value);
 
@@ -158,7 +146,7 @@ impl Judge {
             tracing::warn!(target: "honk::health", %error, %path, "stored verdicts are lost");
             Verdicts::default()
         });
-        let by_hand = path.with_file_name(BY_HAND);
+        let by_hand = path.with_file_name(by_hand::FILE);
         let marks = state::disabled::load(&by_hand).unwrap_or_else(|error| {
             let path = by_hand.display();
             tracing::warn!(target: "honk::health", %error, %path, "nodes switched off are on again");
@@ -281,58 +269,6 @@ impl Judge {
                 text: banner(new),
                 nodes: new.iter().map(|r| r.node.id).collect(),
             });
-        }
-    }
-
-    /// Somebody switches a node off, with a word why, or on again; false when that is how it is
-    /// already. Writes a file: not for threads that carry flows.
-    pub(crate) fn switch(&self, node: &Node, off: Option<String>) -> Result<bool, Unswitched> {
-        let me = NodeRef::from(node);
-        let mut state = self.lock();
-        let mut data = json!({ "node_id": node.id.0.to_string(), "node": node.name, "by": "user" });
-        let Some(reason) = off else {
-            let judged = state.verdicts.of(&me).is_some();
-            if judged && let Err(reason) = build::check(node) {
-                return Err(Unswitched::Broken(reason));
-            }
-            let marked = state.marks.remove(&me).is_some();
-            let lifted = state.verdicts.pardon(&me).is_some();
-            if marked || lifted {
-                tracing::info!(target: "honk::health", node = node.name, by = "user", "node_enabled");
-                data["verdict_lifted"] = lifted.into();
-                state.news.push(("node.enabled", data));
-                self.keep(&state);
-            }
-            return Ok(marked || lifted);
-        };
-        let known = state.marks.get(&me);
-        if known.is_some_and(|mark| mark.reason == reason) {
-            return Ok(false);
-        }
-        if known.is_none() && state.marks.len() >= MARKS {
-            return Err(Unswitched::Full);
-        }
-        tracing::info!(target: "honk::health", node = node.name, by = "user", reason, "node_disabled");
-        data["reason"] = reason.as_str().into();
-        let mark = Mark {
-            tag: node.name.clone(),
-            reason,
-            at_ms: clock::now_ms(),
-        };
-        state.marks.insert(me, mark);
-        state.news.push(("node.disabled", data));
-        self.keep(&state);
-        Ok(true)
-    }
-
-    /// What counts is in memory: a failure is told and costs nothing but the next start.
-    fn keep(&self, state: &State) {
-        let by_hand = self.path.with_file_name(BY_HAND);
-        let verdicts = state::verdicts::save(&self.path, &state.verdicts, version::VERSION);
-        let saved = verdicts.and_then(|()| state::disabled::save(&by_hand, &state.marks));
-        if let Err(error) = saved {
-            let path = by_hand.display();
-            tracing::warn!(target: "honk::health", %error, %path, "the switch is not stored");
         }
     }
 

@@ -168,6 +168,11 @@ impl Hub {
         self.touched();
     }
 
+    /// Whether an enabled one has no nodes yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits_besides(Uuid::nil())
+    }
+
     /// Whether another enabled one has no nodes yet.
     pub(crate) fn waits_besides(&self, id: Uuid) -> bool {
         let entries = self.lock();

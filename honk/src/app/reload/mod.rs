@@ -30,7 +30,7 @@ use super::{
     engine::{Engine, Phase},
     kernel::{KernelError, flags},
     notify, rules,
-    select::affected,
+    select::{affected, leaving},
     snapshot::Snapshot,
     source::{self, Outcome, Purpose, Running},
     verdicts::Wish,
@@ -313,11 +313,9 @@ impl Engine {
             return;
         }
         let nodes: HashSet<NodeId> = next.groups.nodes().iter().map(|n| n.id).collect();
-        let gone = |f: &&Arc<FlowEntry>| {
-            let leaf = f.way().leaf;
-            !is_builtin(leaf) && !nodes.contains(&leaf)
-        };
-        let gone: Vec<_> = flows.iter().filter(gone).cloned().collect();
+        let gone = leaving(&flows, |way| {
+            !is_builtin(way.leaf) && !nodes.contains(&way.leaf)
+        });
         self.registry.cancel(&gone, CloseReason::Reload);
         let changes = before.groups.changes(&next.groups);
         self.announce(before, &changes);
