@@ -1,11 +1,21 @@
 //! `Ts`: points in time as the interfaces write them, RFC 3339 in UTC with milliseconds.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// How long the machine has slept since it started: only one of two clocks goes on then.
+pub(crate) fn slept() -> Duration {
+    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    // In this order a pause between them does not look like sleep.
+    let all = read(ClockId::Boottime);
+    all.saturating_sub(read(ClockId::Monotonic))
 }
 
 /// The present as text.

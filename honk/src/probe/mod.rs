@@ -62,6 +62,10 @@ pub(crate) trait Groups: fmt::Debug + Send + Sync + 'static {
     fn leaf(&self, group: GroupId, member: MemberId) -> Option<Arc<Node>>;
     /// A node answers no more, or again: over which path.
     fn shifted(&self, node: &Node, what: &'static str, family: Family, alive: bool);
+    /// How long the machine has slept since it started.
+    fn slept(&self) -> Duration {
+        clock::slept()
+    }
     /// A check that was begun under a generation has ended.
     fn probed(&self, _generation: u64, _: Subject, _: Outcome) {}
     /// Health has changed.
@@ -244,7 +248,7 @@ impl Prober {
     }
 
     /// A full line may hold tests alone, so what finds no room is noted beside it: the task
-    /// looks there after each order.
+    /// looks there at every turn, which comes within [`NAP`](task::NAP) in any case.
     fn order(&self, command: Command) {
         let missed = match command {
             Command::Configure => &self.shared.missed.configure,

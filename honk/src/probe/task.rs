@@ -31,7 +31,9 @@ const GATHER: Duration = Duration::from_millis(50);
 /// What groups select is looked up this often, unless it was just changed from here.
 const LEARN: Duration = Duration::from_millis(250);
 /// Longest sleep: the report stays fresh, and a jump of the clock is noticed.
-const NAP: Duration = Duration::from_secs(5);
+pub(super) const NAP: Duration = Duration::from_secs(5);
+/// The network may be another one after the machine slept this long.
+const SLEPT: Duration = Duration::from_secs(5);
 
 /// Runs until told to stop. Probes under way end with it.
 pub(crate) async fn run<G: Groups>(
@@ -45,6 +47,7 @@ pub(crate) async fn run<G: Groups>(
         monitor: Monitor::new(seed),
         view: Arc::default(),
         plan: groups.plan(),
+        slept: Slept(groups.slept()),
         learned: None,
         probes: JoinSet::new(),
         numbers: HashMap::new(),
@@ -67,12 +70,7 @@ pub(crate) async fn run<G: Groups>(
             () = sleep_until(wake.into()) => Cause::Time,
         };
         match cause {
-            Cause::Order(order) => {
-                task.obey(order).await;
-                while let Some(order) = task.orders.shared.missed.take() {
-                    task.obey(order).await;
-                }
-            }
+            Cause::Order(order) => task.obey(order).await,
             Cause::Ended(ended) => task.ended(ended),
             Cause::News => {
                 // Flows come in crowds; one look serves them all.
@@ -83,6 +81,14 @@ pub(crate) async fn run<G: Groups>(
             Cause::Used => task.learned = None,
             Cause::Time => {}
             Cause::Orphaned => break,
+        }
+        // Not only after an order: this one may have come when the line was empty again.
+        while let Some(order) = task.orders.shared.missed.take() {
+            task.obey(order).await;
+        }
+        if task.slept.has_grown(task.groups.slept()) {
+            tracing::info!(target: "honk::health", "the machine slept: nodes are asked again");
+            task.obey(Command::Network).await;
         }
         task.turn().await;
     }
@@ -106,6 +112,7 @@ struct Task<G> {
     /// As last published.
     view: Arc<View>,
     plan: Plan,
+    slept: Slept,
     /// When the engine last heard what groups select.
     learned: Option<Instant>,
     probes: JoinSet<Outcome>,
@@ -332,6 +339,20 @@ impl<G: Groups> Task<G> {
     }
 }
 
+/// How long the machine has slept, as far as that was acted upon.
+struct Slept(Duration);
+
+impl Slept {
+    /// Whether enough has come to it for the network to be another one.
+    fn has_grown(&mut self, now: Duration) -> bool {
+        let grown = now.saturating_sub(self.0) > SLEPT;
+        if grown {
+            self.0 = now;
+        }
+        grown
+    }
+}
+
 fn outcome(leaf: &Node, result: &Result<Duration, Failure>) -> Outcome {
     match result {
         Ok(latency) => Outcome::Answer(*latency),
@@ -360,6 +381,17 @@ mod tests {
     use honk_policy::node::Protocol;
 
     use super::{super::measure::Stage, *};
+
+    #[test]
+    fn short_sleeps_add_up_and_long_ones_count_once() {
+        let at = Duration::from_secs;
+        let mut slept = Slept(at(100));
+        assert!(!slept.has_grown(at(103)));
+        assert!(slept.has_grown(at(106)));
+        assert!(!slept.has_grown(at(106)));
+        assert!(!slept.has_grown(at(0)));
+        assert!(slept.has_grown(at(3600)));
+    }
 
     #[test]
     fn only_what_the_node_is_to_blame_for_counts_against_it() {

@@ -4,7 +4,7 @@ use std::{
     net::Ipv4Addr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -156,6 +156,9 @@ struct World {
     shifts: Mutex<Vec<(String, &'static str, bool)>>,
     /// How often the plan was asked for.
     planned: AtomicUsize,
+    interval: Duration,
+    /// In seconds.
+    slept: AtomicU64,
 }
 
 const GROUP: GroupId = GroupId(Uuid::from_u128(1));
@@ -190,7 +193,7 @@ impl Groups for World {
                     members: Vec::new(),
                     check_url: None,
                     automatic: true,
-                    interval: Duration::from_secs(2),
+                    interval: self.interval,
                     idle: None,
                     passive: false,
                 }],
@@ -225,6 +228,10 @@ impl Groups for World {
         self.woken.notified().await;
     }
 
+    fn slept(&self) -> Duration {
+        Duration::from_secs(self.slept.load(SeqCst))
+    }
+
     fn node(&self, id: NodeId) -> Option<Arc<Node>> {
         self.nodes.iter().find(|n| n.id == id).cloned()
     }
@@ -255,11 +262,20 @@ struct Running {
 
 impl Running {
     fn start(upstreams: &[&Upstream]) -> Self {
-        Self::start_after(upstreams, |_| {})
+        Self::start_after(upstreams, Duration::from_secs(2), |_| {})
+    }
+
+    /// Asks nobody for a second time by itself.
+    fn start_calm(upstreams: &[&Upstream]) -> Self {
+        Self::start_after(upstreams, Duration::from_secs(86_400), |_| {})
     }
 
     /// Orders may be given before the task begins.
-    fn start_after(upstreams: &[&Upstream], order: impl FnOnce(&Prober)) -> Self {
+    fn start_after(
+        upstreams: &[&Upstream],
+        interval: Duration,
+        order: impl FnOnce(&Prober),
+    ) -> Self {
         let world = Arc::new(World {
             nodes: upstreams.iter().map(|u| Arc::clone(&u.node)).collect(),
             view: Mutex::default(),
@@ -267,6 +283,8 @@ impl Running {
             woken: Notify::new(),
             shifts: Mutex::default(),
             planned: AtomicUsize::new(0),
+            interval,
+            slept: AtomicU64::new(100),
         });
         let (prober, orders) = Prober::new();
         order(&prober);
@@ -330,7 +348,7 @@ async fn the_task_finds_out_who_lives_and_who_does_not() {
 #[tokio::test]
 async fn a_new_configuration_is_heard_of_though_the_line_is_full() {
     let a = Upstream::start("a").await;
-    let running = Running::start_after(&[&a], |prober| {
+    let running = Running::start_after(&[&a], Duration::from_secs(2), |prober| {
         for _ in 0..super::COMMANDS {
             prober.network_changed();
         }
@@ -342,6 +360,39 @@ async fn a_new_configuration_is_heard_of_though_the_line_is_full() {
         running.world.planned.load(SeqCst) >= 3
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_was_missed_is_heard_of_without_another_order() {
+    let a = Upstream::start("a").await;
+    let running = Running::start(&[&a]);
+    let id = a.id();
+    running.until(|w| w.alive(id) == Some(true)).await;
+    let planned = || running.world.planned.load(SeqCst);
+    let before = planned();
+    // As if the line had been emptied since it was found full.
+    let missed = &running.prober.shared.missed;
+    missed.configure.store(true, SeqCst);
+    soon("another plan", async || planned() > before).await;
+}
+
+#[tokio::test]
+async fn all_are_asked_again_after_the_machine_slept() {
+    let a = Upstream::start("a").await;
+    let running = Running::start_calm(&[&a]);
+    let id = a.id();
+    let known = |w: &World, domain| {
+        let view = w.view.lock().unwrap();
+        view.node(id, domain, Family::V4).is_some()
+    };
+    running
+        .until(|w| known(w, Domain::Tcp) && known(w, Domain::DnsUdp))
+        .await;
+    let asked = || a.accepted.load(SeqCst);
+    let before = asked();
+    running.world.slept.store(160, SeqCst);
+    running.world.woken.notify_one();
+    soon("a question", async || asked() > before).await;
 }
 
 #[tokio::test]
