@@ -22,10 +22,22 @@ impl Source {
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// Code lines before the first `#[cfg(test)]`.
+    /// Code lines before the first block of tests; items of one line that are for tests are left
+    /// out.
     pub(crate) fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
+        let is_mark = |line: &str| line.trim_start().starts_with("#[cfg(test)]");
+        let mut marked = false;
         self.code()
-            .take_while(|(_, line)| !line.trim_start().starts_with("#[cfg(test)]"))
+            .take_while(move |(_, line)| {
+                let block = marked && !line.ends_with([';', ',']);
+                marked = is_mark(line);
+                !block
+            })
+            .scan(false, move |after, (number, line)| {
+                let left_out = std::mem::replace(after, is_mark(line)) || *after;
+                Some((!left_out).then_some((number, line)))
+            })
+            .flatten()
     }
 }
 
