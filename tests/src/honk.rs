@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -291,6 +291,14 @@ impl Honk {
     /// A per-CPU counter of the kernel programs.
     pub fn stat(&self, name: &str) -> Result<f64> {
         self.metric("honk_datapath_stat_total", &format!("\"{name}\""))
+    }
+
+    /// Waits until such a counter is not 0: what is shown may be a second old.
+    pub fn counts(&self, name: &str) -> Result<()> {
+        wait::ok(name, PATIENCE, || {
+            ensure!(self.stat(name)? > 0.0, "{name} is 0");
+            Ok(())
+        })
     }
 
     /// Seconds of processor time used so far.

@@ -14,8 +14,7 @@ use crate::app::{diag, engine::Engine};
 
 /// What readers of the status should know.
 pub(super) fn warnings(engine: &Engine) -> Option<Diag> {
-    // Not those that are kept for a second: a look at the status must not make metrics older.
-    let counters = engine.kernel.counters();
+    let counters = engine.kernel_counters();
     let count = |stat: Stat| counters.stats.get(stat as usize).map_or(0, |(_, n)| *n);
     let (mended, lost) = (count(Stat::FrameMended), count(Stat::FrameDrop));
     (mended + lost > 0).then(|| {

@@ -146,6 +146,7 @@ fn without_hand_back_direct_flows_are_relayed() {
         let honk = honk(scene, "nfqueue_enable: false")?;
         let seen = scene.lab.hc1.run(|| client::whoami_udp(DIRECT_V6))?;
         ensure!(seen.ip() != addr::HC1_V6, "the daemon's own socket: {seen}");
+        honk.counts("new_flows")?;
         ensure!(handed_back(&honk)? == 0.0 && honk.stat("reinject")? == 0.0);
         Ok(())
     });
