@@ -17,6 +17,7 @@ use tokio::{
 use super::{
     guard::Peer,
     seats::{Seat, Seats},
+    stall::Impatient,
 };
 
 /// Connections of one listener.
@@ -99,7 +100,8 @@ async fn connection(
     });
     // An upgraded connection is its own task and gives the seat back; streams have a cap of
     // their own.
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    let stream = TokioIo::new(Impatient::new(stream));
+    let serving = builder.serve_connection(stream, service);
     let serving = serving.with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
@@ -110,4 +112,35 @@ async fn connection(
     }
     serving.as_mut().graceful_shutdown();
     let _ = serving.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::{
+        api::{Api, mask::Mask},
+        app::testkit::{CONFIG, World},
+    };
+
+    // Nothing but the timers moves the clock.
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_loses_place_and_seat() {
+        let world = World::new(CONFIG);
+        let api = Api::new(world.engine.clone(), Mask::default(), Vec::new());
+        // One line a second, or events of any kind.
+        for path in ["/memory", "/api/v1/events"] {
+            let (mut client, server) = tokio::io::duplex(1024);
+            let seat = Seats::new(1).take().await.unwrap();
+            let (_stop, stopped) = watch::channel(false);
+            let served = connection(server, None, api.socket(), seat, stopped);
+            let served = tokio::spawn(served);
+            let ask = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.write_all(ask.as_bytes()).await.unwrap();
+            let ended = tokio::time::timeout(Duration::from_secs(3600), served).await;
+            ended.expect("the connection ends").unwrap();
+            assert_eq!(api.0.streams.open(), 0, "{path}");
+        }
+    }
 }

@@ -25,10 +25,9 @@ use super::{
     error::ApiError,
     events::{self, Place},
     guard::Peer,
+    stall::STALLED,
 };
 
-/// Longest wait for a client that does not read.
-const STALLED: Duration = Duration::from_secs(30);
 /// Pause between questions whether a client still lives.
 const PING: Duration = Duration::from_secs(30);
 /// Silence after which it does not.
@@ -128,7 +127,7 @@ async fn speak(mut socket: WebSocket, mut documents: Documents, _place: Place) {
         }
     }
     // The client may be gone already.
-    let _ = socket.send(Message::Close(None)).await;
+    let _ = tokio::time::timeout(STALLED, socket.send(Message::Close(None))).await;
 }
 
 /// One document at once, then one at every tick.

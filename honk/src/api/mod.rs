@@ -31,6 +31,7 @@ mod samples;
 mod score;
 mod seats;
 pub(crate) mod server;
+mod stall;
 mod stats;
 mod status;
 mod subscriptions;

@@ -4,9 +4,11 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
+    time::Duration,
 };
 
 use axum::Router;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -15,7 +17,14 @@ use tokio::{
 use super::{
     accept::{self, Door},
     guard::Peer,
+    stall::STALLED,
 };
+
+/// Silence after which a client is asked whether it still lives, pause between the questions, and
+/// how many may stay without an answer.
+const IDLE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
 
 /// A listening TCP socket.
 #[derive(Debug)]
@@ -43,6 +52,16 @@ impl ApiListener {
     }
 }
 
+/// Finds out that a client vanished, also while nothing is sent to it.
+fn watch(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new().with_time(IDLE);
+    let keepalive = keepalive.with_interval(PAUSE).with_retries(PROBES);
+    // Without it a client that vanished keeps its place for longer.
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(STALLED));
+}
+
 impl Door for ApiListener {
     type Stream = TcpStream;
 
@@ -50,6 +69,7 @@ impl Door for ApiListener {
         let (stream, from) = self.listener.accept().await?;
         // Answers are small; a socket that refuses to be quick still works.
         let _ = stream.set_nodelay(true);
+        watch(&stream);
         let address: IpAddr = from.ip().to_canonical();
         Ok(Some((stream, Some(Peer(address)))))
     }
@@ -69,6 +89,19 @@ mod tests {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn clients_that_vanish_are_noticed() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let listener = ApiListener::new(socket.into()).unwrap();
+        let _client = TcpStream::connect(listener.address()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap().unwrap();
+        let socket = SockRef::from(&accepted);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), IDLE);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(STALLED));
     }
 
     #[tokio::test]
