@@ -112,12 +112,12 @@ impl Api {
 
     /// All routes, for clients whom the guard lets pass.
     pub(crate) fn tcp(&self, guard: &Arc<Guard>) -> Router {
-        self.enveloped(guarded(everything(), guard))
+        self.enveloped(guarded(everything(), guard, self.0.ui.is_some()))
     }
 
     /// What a collector of metrics needs.
     pub(crate) fn metrics(&self, guard: &Arc<Guard>) -> Router {
-        self.enveloped(guarded(supervised(), guard))
+        self.enveloped(guarded(supervised(), guard, false))
     }
 
     /// The outermost layers. What is refused before any route has the same shape.
@@ -134,8 +134,8 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
 }
 
 /// The first layer to see a request is the last one here.
-fn guarded(routes: Router<Shared>, guard: &Arc<Guard>) -> Router<Shared> {
-    let state = Arc::clone(guard);
+fn guarded(routes: Router<Shared>, guard: &Arc<Guard>, page: bool) -> Router<Shared> {
+    let state = (Arc::clone(guard), page);
     let routes = routes.layer(middleware::from_fn_with_state(state, guard::authenticate));
     let routes = match guard.cors() {
         Some(cors) => routes.layer(cors),

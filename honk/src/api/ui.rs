@@ -247,10 +247,15 @@ fn kind(path: &str) -> &'static str {
 
 /// `GET /` of a browser leads to the dashboard, if there is one.
 pub(super) fn wants_page(shared: &Shared, headers: &HeaderMap) -> Option<Response> {
-    shared.ui.as_ref()?;
-    let accepts = headers.get(header::ACCEPT)?.to_str().ok()?;
-    let page = accepts.contains("text/html") && !accepts.contains("json");
+    let page = shared.ui.is_some() && is_browser(headers);
     page.then(|| (StatusCode::FOUND, [(header::LOCATION, "/ui/")]).into_response())
+}
+
+/// Whether a page is asked for, and not data. Browsers cannot bring a token with that.
+pub(super) fn is_browser(headers: &HeaderMap) -> bool {
+    let accepts = headers.get(header::ACCEPT);
+    let accepts = accepts.and_then(|value| value.to_str().ok());
+    accepts.is_some_and(|kinds| kinds.contains("text/html") && !kinds.contains("json"))
 }
 
 #[cfg(test)]
@@ -393,9 +398,18 @@ mod tests {
     #[tokio::test]
     async fn browsers_are_led_to_the_page_and_programs_are_answered() {
         let site = Site::new("ui-root");
-        let token = ("authorization", "Bearer 0123456789abcdef");
-        let (head, _) = site.get("/", &[token, ("accept", "text/html,*/*")]).await;
+        let page = ("accept", "text/html,*/*");
+        // Browsers have no token.
+        let (head, _) = site.get("/", &[page]).await;
         assert_eq!(head.status(), 302);
+        assert_eq!(head.headers()["location"], "/ui/");
+        for other in [("accept", "*/*"), ("accept", "text/html,application/json")] {
+            assert_eq!(site.get("/", &[other]).await.0.status(), 401);
+        }
+        assert_eq!(site.get("/version", &[page]).await.0.status(), 401);
+        let wrong = ("authorization", "Bearer nope");
+        assert_eq!(site.get("/", &[wrong, page]).await.0.status(), 401);
+        let token = ("authorization", "Bearer 0123456789abcdef");
         let (head, body) = site.get("/", &[token, ("accept", "*/*")]).await;
         assert_eq!(head.status(), 200);
         assert_eq!(&body[..], br#"{"hello":"honk"}"#);

@@ -200,9 +200,9 @@ pub(super) async fn gate(
     }
 }
 
-/// Token and rights.
+/// Token and rights. `page`: whether `/` leads browsers to a dashboard.
 pub(super) async fn authenticate(
-    State(guard): State<Arc<Guard>>,
+    State((guard, page)): State<(Arc<Guard>, bool)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -216,7 +216,8 @@ pub(super) async fn authenticate(
         false => None,
     };
     let shows = asked.is_some() || request.headers().contains_key(header::AUTHORIZATION);
-    let open = OPEN.contains(&path) || ui::owns(path);
+    let led = page && request.method() == Method::GET && path == "/";
+    let open = OPEN.contains(&path) || ui::owns(path) || led && ui::is_browser(request.headers());
     if open && !shows {
         return next.run(request).await;
     }
