@@ -329,7 +329,7 @@ fn progress(run: &Run, group: Option<GroupId>) -> serde_json::Value {
 }
 
 /// URL and timeout each come from the request, else from what holds.
-fn request(holds: Effective, wish: &Wish) -> Request {
+pub(crate) fn request(holds: Effective, wish: &Wish) -> Request {
     Request {
         url: Arc::new(wish.url.clone().unwrap_or(holds.url.0)),
         method: "HEAD".into(),

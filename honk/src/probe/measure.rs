@@ -39,7 +39,7 @@ const RESEND: Duration = Duration::from_millis(1500);
 const NAME: &str = "www.gstatic.com";
 
 /// What a measurement asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) url: Arc<CheckUrl>,
     pub(crate) method: Arc<str>,

@@ -17,10 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{super::Shared, Named, bad, named, unknown};
 use crate::{
     api::{error::ApiError, measure::TIMEOUT_MS},
-    app::{
-        pings::{Busy, PingError, Run, Stage, Statuses, What, Wish},
-        snapshot::Snapshot,
-    },
+    app::pings::{Busy, PingError, Run, Stage, Statuses, What, Wish, request},
 };
 
 /// Measurements of one request at a time.
@@ -130,38 +127,45 @@ pub(super) async fn members(
     Ok(Json(delays))
 }
 
-/// Measures the members to the end; joins a run of the group that goes on already.
+/// Measures the members to the end; joins a run of the group that goes on already and asks for
+/// the same.
 async fn run(shared: &Shared, group: GroupId, wish: Wish) -> Result<Run, ApiError> {
     let wish = Wish {
         concurrency: Some(CONCURRENCY),
         ..wish
     };
     let pings = shared.engine.pings().ok_or(PingError::NotRunning);
-    let runs = &pings.map_err(refused)?.runs;
-    let id = match shared.engine.ping(&What::Group(group), wish) {
-        Ok(id) | Err(PingError::Busy(Busy::Same(id))) => id,
+    let pings = pings.map_err(refused)?;
+    let id = match shared.engine.ping(&What::Group(group), wish.clone()) {
+        Ok(id) => id,
+        Err(PingError::Busy(Busy::Same(id))) => {
+            let snapshot = shared.engine.snapshot();
+            let holds = pings
+                .overrides
+                .effective(&snapshot, snapshot.groups.group(group));
+            let asked = request(holds, &wish);
+            let other = pings.runs.run(id).filter(|run| run.request != asked);
+            if other.is_some() {
+                let text = "the group is being measured otherwise; ask again when that has ended";
+                return Err(failed(text));
+            }
+            id
+        }
         Err(error) => return Err(refused(error)),
     };
-    let run = runs.ended(id).await;
+    let run = pings.runs.ended(id).await;
     run.ok_or_else(|| failed("the measurement was called off"))
 }
 
-/// Begins to measure these nodes, or the members of the group of that name. One run after the
-/// other: while one goes on, its results are as good.
-pub(super) fn begin(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    name: &str,
-    nodes: Vec<NodeId>,
-) -> Result<(), ApiError> {
-    let what = match named(snapshot, name) {
-        _ if !nodes.is_empty() => What::Nodes(nodes),
-        Some(Named::Group(group)) => What::Group(group.id),
-        _ => return Err(unknown()),
-    };
-    match shared.engine.ping(&what, Wish::default()) {
-        Ok(_) | Err(PingError::Busy(Busy::Same(_))) => Ok(()),
-        Err(error) => Err(refused(error)),
+/// Begins to measure, as configured. While a run of the same group goes on, its results are as
+/// good; one of nodes may be of others.
+pub(super) fn begin(shared: &Shared, what: &What) -> Result<(), ApiError> {
+    match (shared.engine.ping(what, Wish::default()), what) {
+        (Ok(_), _) | (Err(PingError::Busy(Busy::Same(_))), What::Group(_)) => Ok(()),
+        (Err(PingError::Busy(Busy::Same(_))), _) => Err(failed(
+            "other nodes are being measured; ask again when that has ended",
+        )),
+        (Err(error), _) => Err(refused(error)),
     }
 }
 

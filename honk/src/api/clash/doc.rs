@@ -1,10 +1,13 @@
 //! Documents of nodes and groups in the words of Clash.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use honk_policy::{
     config::Policy,
-    group::{GroupView, Ineligible, MemberView, SelectionView, builtin},
+    group::{GroupView, Ineligible, SelectionView, builtin},
     health::View,
     id::{MemberId, NodeId},
     node::{Kind, Node, Protocol},
@@ -82,19 +85,28 @@ impl<'a> Documents<'a> {
         self.views.iter().map(|view| self.of_group(view)).collect()
     }
 
-    /// Groups with the URL they are measured by and the documents of their members.
-    pub(super) fn members(&self) -> Vec<(String, String, Vec<Value>)> {
+    /// The documents of these members.
+    pub(super) fn members(&self, ids: &HashSet<MemberId>) -> HashMap<MemberId, Value> {
+        let nodes = self.nodes().map(|node| (MemberId::Node(node.id), node));
+        let nodes = nodes.filter(|(id, _)| ids.contains(id));
+        let views = self.views.iter();
+        let groups = views.map(|view| (MemberId::Group(view.id), view));
+        let groups = groups.filter(|(id, _)| ids.contains(id));
+        nodes
+            .map(|(id, node)| (id, self.of_node(node)))
+            .chain(groups.map(|(id, view)| (id, self.of_group(view))))
+            .collect()
+    }
+
+    /// Those that have any.
+    pub(super) fn groups_with_members(&self) -> impl Iterator<Item = &GroupView> + Clone {
+        self.views.iter().filter(|view| !view.members.is_empty())
+    }
+
+    /// What the members of a group are measured by.
+    pub(super) fn url(&self, view: &GroupView) -> String {
         let engine = &self.shared.engine;
-        let member = |member: &MemberView| match member.id {
-            MemberId::Node(id) => self.nodes().find(|n| n.id == id).map(|n| self.of_node(n)),
-            MemberId::Group(_) => self.group(&member.name),
-        };
-        let group = |view: &GroupView| {
-            let url = engine.usual_url(&self.snapshot, view.id).to_string();
-            let members = view.members.iter().filter_map(member).collect();
-            (view.name.clone(), url, members)
-        };
-        self.views.iter().map(group).collect()
+        engine.usual_url(&self.snapshot, view.id).to_string()
     }
 
     /// Configured nodes in order, then the built-ins.
@@ -170,7 +182,7 @@ impl<'a> Documents<'a> {
             "extra": extra(&past),
             "icon": icon,
             "hidden": false,
-            "testUrl": &*self.shared.engine.usual_url(&self.snapshot, view.id),
+            "testUrl": self.url(view),
             "fixed": if pinned { now.as_str() } else { "" },
             "now": now,
         });

@@ -1,9 +1,12 @@
 //! Clash as dashboards speak it.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
     http::{Method, Request, header},
 };
+use honk_policy::config::CheckUrl;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::{
@@ -12,7 +15,10 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-use crate::app::testkit::{CONFIG, World};
+use crate::app::{
+    pings::{What, Wish},
+    testkit::{CONFIG, World, subscribed},
+};
 
 /// A selector with a nested group and a twin, an automatic group, a node that a rule names.
 fn config() -> String {
@@ -226,8 +232,19 @@ async fn paths_that_are_not_served_say_so_in_the_same_shape() {
 
 /// A proxy that answers every request itself, with the port it listens on.
 async fn answering() -> u16 {
+    let (listener, port) = silent().await;
+    answer(listener);
+    port
+}
+
+/// A proxy that answers nothing yet.
+async fn silent() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn answer(listener: TcpListener) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -247,7 +264,6 @@ async fn answering() -> u16 {
             });
         }
     });
-    port
 }
 
 #[tokio::test]
@@ -326,4 +342,72 @@ async fn delays_are_numbers_and_failures_are_errors() {
         assert_eq!(got, status, "{path}: {body}");
         assert!(body["message"].is_string(), "{path}: {body}");
     }
+}
+
+#[tokio::test]
+async fn a_run_is_joined_by_those_who_ask_for_the_same() {
+    let (listener, port) = silent().await;
+    let world = World::new(&format!(
+        "global {{ lan_interface: lan0 }}
+         node {{ slow: 'http://127.0.0.1:{port}' }}
+         group {{ proxy {{ policy: select filter: name(slow) }} }}
+         routing {{ fallback: proxy }}"
+    ));
+    world.measure();
+    let wish = Wish {
+        url: Some(CheckUrl::parse("http://192.0.2.77/").unwrap()),
+        timeout: Some(Duration::from_secs(30)),
+        ..Wish::default()
+    };
+    let what = What::Group(world.group("proxy"));
+    let run = world.engine.ping(&what, wish).unwrap();
+    let asked = "/group/proxy/delay?url=http%3A%2F%2F192.0.2.77%2F";
+    for other in [
+        "/group/proxy/delay?timeout=30000",
+        &format!("{asked}&timeout=20000"),
+        &format!("{asked}&timeout=30000&expected=204"),
+        "/proxies/proxy/delay",
+    ] {
+        let (status, error) = call(&world, Method::GET, other, "").await;
+        assert_eq!(status, 503, "{other}: {error}");
+    }
+    // The group is being measured: that will do.
+    let check = "/providers/proxies/proxy/healthcheck";
+    assert_eq!(call(&world, Method::GET, check, "").await.0, 204);
+    let same = format!("{asked}&timeout=30000");
+    let (delays, ()) = tokio::join!(get(&world, &same), async { answer(listener) });
+    assert!(delays["slow"].as_u64().unwrap() > 0, "{delays}");
+    let runs = world.engine.pings().unwrap().runs.list();
+    assert_eq!(runs.iter().map(|r| r.id).collect::<Vec<_>>(), [run]);
+}
+
+#[tokio::test]
+async fn a_provider_is_not_measured_by_a_run_of_other_nodes() {
+    let (_listener, port) = silent().await;
+    let text = subscribed().replace(
+        "node {",
+        &format!("node {{ slow: 'http://127.0.0.1:{port}'\n"),
+    );
+    let world = World::new(&text);
+    world.measure();
+    let snapshot = world.engine.snapshot();
+    let slow = snapshot.groups.nodes().iter().find(|n| n.name == "slow");
+    let what = What::Nodes(vec![slow.unwrap().id]);
+    let run = world.engine.ping(&what, Wish::default()).unwrap();
+    let check = async |name: &str| {
+        let path = format!("/providers/proxies/{name}/healthcheck");
+        call(&world, Method::GET, &path, "").await
+    };
+    let (status, error) = check("default").await;
+    assert_eq!(status, 503, "{error}");
+    assert!(error["message"].is_string());
+    // There is no node yet to be measured.
+    assert_eq!(check("air").await.0, 204);
+    let runs = &world.engine.pings().unwrap().runs;
+    assert_eq!(runs.list().len(), 1);
+    runs.cancel(run).await;
+    assert_eq!(check("default").await.0, 204);
+    let all = runs.list();
+    let last = all.iter().max_by_key(|run| run.id).unwrap();
+    assert_eq!((all.len(), last.total), (2, 4));
 }
