@@ -90,8 +90,10 @@ impl Handle {
         let Some(live) = &self.live else {
             return false;
         };
-        match filter(level).map(|f| live.reload(f)) {
-            Ok(_) => {
+        let applied = filter(level).map_err(|e| e.to_string());
+        let applied = applied.and_then(|f| live.reload(f).map_err(|e| e.to_string()));
+        match applied {
+            Ok(()) => {
                 let mut kept = self.level.lock().unwrap_or_else(PoisonError::into_inner);
                 level.clone_into(&mut kept);
                 true
@@ -101,15 +103,6 @@ impl Handle {
                 false
             }
         }
-    }
-
-    /// Whether that is the name of a level.
-    #[expect(
-        clippy::unused_self,
-        reason = "who has a handle need not know this room"
-    )]
-    pub(crate) fn knows(&self, level: &str) -> bool {
-        LEVELS.contains(&level)
     }
 
     /// The level or filter in force.
@@ -356,6 +349,19 @@ mod tests {
         assert_eq!(value["msg"], "group selection\nforged line");
         assert_eq!(value["fields"]["count"], 3);
         assert_eq!(line.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn a_level_that_no_filter_takes_is_not_told() {
+        let (layer, live) = reload::Layer::<EnvFilter, Registry>::new(filter("info").unwrap());
+        let handle = Handle::new(Some(live), "info");
+        assert!(!handle.apply("honk=loud"));
+        assert!(handle.apply("debug"));
+        assert_eq!(handle.level(), "debug");
+        // The log is gone.
+        drop(layer);
+        assert!(!handle.apply("trace"));
+        assert_eq!(handle.level(), "debug");
     }
 
     #[test]

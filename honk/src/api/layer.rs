@@ -75,8 +75,11 @@ fn waits(request: &Request) -> bool {
         || (path.starts_with("/group/") || path.starts_with("/proxies/"))
             && path.ends_with("/delay")
         || path.starts_with("/providers/proxies/") && path.ends_with("/healthcheck")
-        || request.method() == Method::PUT
-            && (path == "/configs" || path.starts_with("/providers/proxies/"))
+        || match *request.method() {
+            Method::PUT => path == "/configs" || path.starts_with("/providers/proxies/"),
+            Method::POST => ["/configs/geo", "/upgrade/geo"].contains(&path),
+            _ => false,
+        }
 }
 
 /// The outermost layer.
@@ -178,4 +181,38 @@ fn shaped(response: Response, id: &str, surface: Surface) -> Response {
 fn is_plain(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE);
     value.is_some_and(|v| v.as_bytes().starts_with(b"text/plain"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_wait_for_others_have_more_time() {
+        let waits = |method: &str, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            waits(&request.body(Body::empty()).unwrap())
+        };
+        for (method, path) in [
+            ("GET", "/api/v1/reload?after=1&wait_ms=1000"),
+            ("GET", "/group/g/delay?timeout=5000"),
+            ("GET", "/proxies/a/delay"),
+            ("GET", "/providers/proxies/p/a/healthcheck"),
+            ("PUT", "/providers/proxies/p"),
+            ("PUT", "/configs?force=true"),
+            ("POST", "/configs/geo"),
+            ("POST", "/upgrade/geo"),
+        ] {
+            assert!(waits(method, path), "{method} {path}");
+        }
+        for (method, path) in [
+            ("GET", "/configs"),
+            ("PATCH", "/configs"),
+            ("POST", "/upgrade"),
+            ("GET", "/providers/proxies/p"),
+            ("POST", "/api/v1/reload"),
+        ] {
+            assert!(!waits(method, path), "{method} {path}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Reloads: asked for, awaited, reported.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     app::{
+        engine::Engine,
         kernel::KernelError,
         reload::{After, Trigger},
     },
@@ -98,11 +99,7 @@ pub(super) async fn begin(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let limit = wait.limit()?;
-    let wanted: Wanted = if body.is_empty() {
-        Wanted::default()
-    } else {
-        query::json(&headers, &body)?
-    };
+    let wanted: Wanted = query::json_or_default(&headers, &body)?;
     let engine = &shared.engine;
     let current = engine.snapshot();
     etag::check(&headers, &[&current.revision])?;
@@ -111,30 +108,37 @@ pub(super) async fn begin(
     {
         return Err(etag::mismatch(&current.revision));
     }
-    if engine.reloading() {
-        return Err(busy());
-    }
     let after = match wanted.subscriptions {
         true => After::Refresh,
         false => After::Nothing,
     };
-    let mut running = engine.begin_reload(Trigger::Api, wanted.abort, after);
-    match tokio::time::timeout(limit, &mut running).await {
-        Ok(Ok(Ok(state))) => Ok(Json(state).into_response()),
-        Ok(Ok(Err(_))) => Err(busy()),
-        Ok(Err(_)) => {
-            let text = "the reload stopped unexpectedly; see the log";
-            Err(ApiError::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal",
-                text,
-            ))
-        }
+    let ended = awaited(engine, wanted.abort, after);
+    match tokio::time::timeout(limit, ended).await {
+        Ok(state) => Ok(Json(state?).into_response()),
         Err(_) => {
             let state = shared.engine.reloads.state();
             Ok((StatusCode::ACCEPTED, Json(state)).into_response())
         }
     }
+}
+
+/// Begins a reload, unless one runs, and waits for its end. It goes on when nobody waits.
+pub(super) async fn awaited(
+    engine: &Arc<Engine>,
+    abort: bool,
+    after: After,
+) -> Result<ReloadState, ApiError> {
+    if engine.reloading() {
+        return Err(busy());
+    }
+    let running = engine.begin_reload(Trigger::Api, abort, after).await;
+    let outcome = running.map_err(|_| broken())?;
+    outcome.map_err(|_| busy())
+}
+
+fn broken() -> ApiError {
+    let text = "the reload stopped unexpectedly; see the log";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
 }
 
 fn busy() -> ApiError {

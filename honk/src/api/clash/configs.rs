@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::{Shared, bad};
 use crate::{
-    api::error::ApiError,
-    app::reload::{After, Trigger},
+    api::{error::ApiError, reload::awaited},
+    app::reload::After,
+    log,
 };
 
 /// The modes that are served.
@@ -69,7 +70,7 @@ pub(super) async fn change(
             "silent" => "error",
             level => level,
         };
-        if !shared.engine.log.knows(level) {
+        if !log::LEVELS.contains(&level) {
             return Err(bad(
                 "log-level: error, warning, info, debug, trace or silent",
             ));
@@ -110,14 +111,7 @@ pub(super) async fn reload(
 
 /// Reads all files again, those with geodata too.
 pub(super) async fn again(State(shared): State<Shared>) -> Result<StatusCode, ApiError> {
-    let running = shared
-        .engine
-        .begin_reload(Trigger::Api, false, After::Nothing);
-    let busy = || {
-        let text = "a reload is running already";
-        ApiError::new(StatusCode::CONFLICT, "reload_in_progress", text)
-    };
-    let state = running.await.map_err(|_| busy())?.map_err(|_| busy())?;
+    let state = awaited(&shared.engine, false, After::Nothing).await?;
     match state.state.as_str() {
         "done" => Ok(StatusCode::NO_CONTENT),
         _ => Err(bad(state.message)),
@@ -130,7 +124,13 @@ mod tests {
 
     use super::super::tests::{call, get};
     use super::*;
-    use crate::app::testkit::{CONFIG, World};
+    use crate::{
+        app::{
+            reload::Trigger,
+            testkit::{CONFIG, World},
+        },
+        testkit::soon,
+    };
 
     #[tokio::test]
     async fn settings_are_shown_and_only_what_is_served_can_be_set() {
@@ -179,5 +179,21 @@ mod tests {
         assert_eq!(status, 400);
         assert!(error["message"].is_string(), "{error}");
         assert_eq!(world.engine.snapshot().generation, 4);
+    }
+
+    #[tokio::test]
+    async fn while_a_reload_runs_another_is_refused() {
+        let world = World::new(CONFIG);
+        let engine = &world.engine;
+        // It may have ended before it is met.
+        soon("a reload is met", async || {
+            let running = engine.begin_reload(Trigger::Signal, false, After::Nothing);
+            tokio::task::yield_now().await;
+            let (status, error) = call(&world, Method::PUT, "/configs", "").await;
+            running.await.unwrap().unwrap();
+            assert!([204, 409].contains(&status), "{status}: {error}");
+            status == 409
+        })
+        .await;
     }
 }
