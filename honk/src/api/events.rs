@@ -20,7 +20,7 @@ use axum::{
     },
 };
 use futures_util::{StreamExt as _, stream};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -104,7 +104,7 @@ pub(super) struct Wanted {
     snapshot: bool,
     /// Of a WebSocket; the guard has looked at it.
     #[serde(rename = "token")]
-    _token: Option<String>,
+    _token: Option<IgnoredAny>,
 }
 
 /// What passes.
