@@ -72,20 +72,26 @@ pub(crate) fn file(file: FileId, text: &str) -> FileTree {
         return tree;
     }
     let readable = without(text, &scan.slashes);
-    let text = &*readable;
     let tainted = !scan.quotes.is_empty() || scan.chunks.iter().any(|chunk| chunk.tainted);
     let whole = if tainted {
         None
     } else {
-        Some(piece(file, text, 0))
+        Some(piece(file, &readable, 0))
     };
     match whole {
         Some(Ok(sections)) => {
             tree.sections = sections;
             tree.diagnostics = scan.diagnostics;
         }
-        Some(Err(error)) => recover(file, text, scan, error, &mut tree),
-        None => pieces(file, text, scan, None, &mut tree),
+        failed => {
+            // What was written is judged, not what is read: a comment may hold a secret, too.
+            let hidden = mask::guess(text);
+            match failed.and_then(Result::err) {
+                Some(error) => recover(file, &readable, &hidden, scan, error, &mut tree),
+                None => pieces(file, &readable, &hidden, scan, None, &mut tree),
+            }
+            tree.guessed = Some(hidden);
+        }
     }
     check_arguments(&mut tree, ARGUMENTS);
     if tree.guessed.is_none() && !tree.diagnostics.is_empty() {
@@ -136,17 +142,23 @@ fn piece(file: FileId, text: &str, base: usize) -> Result<Vec<Section>, Error> {
 }
 
 /// The text did not parse as a whole: finds the sections that are to blame.
-fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTree) {
+fn recover(
+    file: FileId,
+    text: &str,
+    hidden: &Ranges,
+    scan: Scan,
+    error: Error,
+    tree: &mut FileTree,
+) {
     if scan.chunks.len() == 1 {
-        return pieces(file, text, scan, Some(error), tree);
+        return pieces(file, text, hidden, scan, Some(error), tree);
     }
-    pieces(file, text, scan, None, tree);
+    pieces(file, text, hidden, scan, None, tree);
     if tree.diagnostics.is_empty() {
         // The pre-scan cut the text differently than the grammar reads it.
         let all = Chunk::whole(text);
         tree.sections.clear();
         tree.unreadable = true;
-        let hidden = tree.guessed.get_or_insert_with(|| mask::guess(text));
         let text = Text { file, text, hidden };
         let found = syntax::explain(text, &all, None, 0, &error);
         tree.diagnostics.push(found);
@@ -154,9 +166,15 @@ fn recover(file: FileId, text: &str, scan: Scan, error: Error, tree: &mut FileTr
 }
 
 /// Reads the chunks one by one; `known` is the error of the only one.
-fn pieces(file: FileId, text: &str, scan: Scan, mut known: Option<Error>, tree: &mut FileTree) {
+fn pieces(
+    file: FileId,
+    text: &str,
+    hidden: &Ranges,
+    scan: Scan,
+    mut known: Option<Error>,
+    tree: &mut FileTree,
+) {
     tree.diagnostics = scan.diagnostics;
-    let hidden = &*tree.guessed.insert(mask::guess(text));
     let told = tree.diagnostics.len();
     let mut recovery = Recovery::new(file, text, hidden, scan.braces, scan.quotes, told);
     for chunk in scan.chunks {

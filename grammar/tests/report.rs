@@ -80,6 +80,11 @@ fn secrets_never_show() {
         "node { a: 'ss://c4n4ry \u{7} c4n4ry' }",
         "node { a: \"ss://c4n4ry\n }",
         "subscription { 'q:https://c4n4ry' -> }",
+        // What is passed over is shown all the same.
+        "global { // password: ab}c4n4ry\n}",
+        "global { // secret: #c4n4ry\n}",
+        "global { // password: ab}c4n4ry\n ; }",
+        "global { // secret: #c4n4ry\n ; }\nnode { 'x\n}",
     ] {
         let parsed = parse_text("x.dae", text);
         assert!(!parsed.diagnostics.is_empty(), "{text}");
