@@ -97,6 +97,9 @@ fn rename(wanted: Rule) -> &'static str {
         | Rule::rest_of_dns
         | Rule::link_body
         | Rule::in_colon
+        | Rule::link_char
+        | Rule::in_doubt
+        | Rule::comment_in
         | Rule::bare_head
         | Rule::bare_char
         | Rule::mark

@@ -123,7 +123,8 @@ pub(crate) fn is_bare_value(text: &str) -> bool {
     }
     while let Some(c) = rest.chars().next() {
         let after = &rest[c.len_utf8()..];
-        if rest.starts_with("->") {
+        let opened = [":/*", "::/*"].iter().any(|open| rest.starts_with(open));
+        if opened || rest.starts_with("->") {
             return false;
         } else if rest.starts_with("::") {
             rest = &rest[2..];
@@ -183,6 +184,11 @@ mod tests {
             "a!",
             "/*",
             "a/*",
+            "a:/*",
+            "a::/*",
+            ":/*",
+            "a:/",
+            "a:b/*",
             "/a",
             "a->b",
             "a-",

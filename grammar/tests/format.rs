@@ -71,6 +71,37 @@ fn an_empty_file_stays_empty_and_a_broken_one_is_refused() {
 }
 
 #[test]
+fn a_comment_that_only_the_line_break_hides_is_no_word() {
+    // With the comment in front of it gone or moved, `/*` would open one that is never closed.
+    for text in [
+        "node { a: b [k:/*c*\n*/] }",
+        "node { a: b [:/*->*/k] }",
+        "node { a: b [/*: */:] }",
+        "node { a: b [\n]/*k:] }",
+        "node { a: b [\n][/*:] }",
+        "node { a: b [# :/*] }",
+        "node { a: b [# ,:/*] }",
+        "node { a: b [# ::[/*] }",
+        "group { x: :# :/*}",
+        "group { x: ::# ::/*}",
+    ] {
+        if let Ok(once) = format(text) {
+            assert_eq!(format(&once).ok().as_ref(), Some(&once), "{text}");
+        }
+    }
+    for (text, kept) in [
+        ("node { a: b [k:/*c*/v] }", "    a: b [k:/*c*/v]\n"),
+        ("node { a: [::1]:53 b: c:/x }", "    a: '[::1]:53'\n"),
+        ("node { a: http://h:/*x }", "    a: 'http://h:/*x'\n"),
+        ("node { a: 'x:/*y' }", "    a: 'x:/*y'\n"),
+        ("routing { f(a:/b/*.c) -> d }", "    f('a:/b/*.c') -> d\n"),
+    ] {
+        let once = format(text).expect(text);
+        assert!(once.contains(kept), "{text}: {once}");
+    }
+}
+
+#[test]
 fn words_behind_an_item_stay_on_its_line() {
     let text = "group {\n    g {\n        filter: name(a) b c\n        d\n        policy: select\n    }\n}\n";
     assert_eq!(format(text).expect("parses"), text);
