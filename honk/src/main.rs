@@ -20,6 +20,7 @@ mod state;
 mod subscription;
 #[cfg(test)]
 mod testkit;
+mod words;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -3,9 +3,15 @@
 //! Every surface (validate, reload, API) shows the same findings in the same order; only this
 //! room turns spans into files, lines and columns.
 
-use honk_grammar::diag::{self, Diagnostic, Severity, SourceMap};
+use honk_grammar::{
+    diag::{self, Diagnostic, Severity, SourceMap},
+    limits::DIAGNOSTICS,
+};
 
-use crate::api::doc::{Diag, Related};
+use crate::{
+    api::doc::{Diag, Related},
+    words::plural,
+};
 
 /// Findings of one run with the texts they point into.
 #[derive(Clone, Debug, Default)]
@@ -57,9 +63,18 @@ impl Findings {
         self
     }
 
-    /// One more, about the configuration as a whole.
+    /// One more, about the configuration as a whole. Beyond those that are shown it is counted,
+    /// unless it is the first error: that decides the outcome.
     pub(crate) fn add(&mut self, finding: Diagnostic) {
+        let is_error = |finding: &Diagnostic| finding.severity == Severity::Error;
         self.tally.count(finding.severity);
+        if self.list.len() >= DIAGNOSTICS {
+            self.dropped += 1;
+            if !is_error(&finding) || self.list.iter().any(is_error) {
+                return;
+            }
+            self.list.pop();
+        }
         self.list.push(finding);
     }
 
@@ -92,7 +107,7 @@ impl Findings {
     }
 
     fn not_shown(&self) -> String {
-        let count = crate::cli::plural(self.dropped, "more finding");
+        let count = plural(self.dropped, "more finding");
         match self.tally.at_least {
             true => "more findings are not shown: reading stopped".to_owned(),
             false if self.dropped == 1 => format!("{count} is not shown"),
@@ -128,7 +143,6 @@ impl Findings {
 impl Tally {
     /// `2 errors, 0 warnings, 1 note`
     pub(crate) fn words(self) -> String {
-        use crate::cli::plural;
         let words = format!(
             "{}, {}, {}",
             plural(self.errors, "error"),
@@ -212,6 +226,42 @@ mod tests {
         assert_eq!((documents.len(), tally.warnings), (101, 105));
         assert_eq!(documents[100].message, "5 more findings are not shown");
         assert_eq!(tally.words(), "0 errors, 105 warnings, 0 notes");
+    }
+
+    #[test]
+    fn what_is_added_later_is_counted_beyond_the_limit() {
+        let mut findings = Findings::default();
+        let mut add = |severity, slug, times| {
+            (0..times).for_each(|_| findings.add(Diagnostic::new(severity, "", slug, None, "")));
+            let documents = findings.documents();
+            let errors: Vec<String> = documents
+                .iter()
+                .filter(|d| d.severity == "error")
+                .map(|d| d.code.clone())
+                .collect();
+            let last = documents.last().map(|d| d.message.clone());
+            (documents.len(), errors, last.unwrap_or_default())
+        };
+        let told = |count, errors: &[&str], last: &str| {
+            let errors: Vec<String> = errors.iter().map(|code| (*code).to_owned()).collect();
+            (count, errors, last.to_owned())
+        };
+        assert_eq!(add(Severity::Warning, "w", DIAGNOSTICS), told(100, &[], ""));
+        assert_eq!(
+            add(Severity::Warning, "w", 7),
+            told(101, &[], "7 more findings are not shown")
+        );
+        assert_eq!(
+            add(Severity::Error, "first", 1),
+            told(101, &["first"], "8 more findings are not shown")
+        );
+        assert_eq!(
+            add(Severity::Error, "second", 2),
+            told(101, &["first"], "10 more findings are not shown")
+        );
+        let words = "3 errors, 107 warnings, 0 notes";
+        assert_eq!(findings.tally().words(), words);
+        assert!(findings.human(Severity::Note).contains("error[first]"));
     }
 
     #[test]

@@ -22,13 +22,14 @@ use super::{
 use crate::{
     cli::{
         exit::{Exit, Failure},
-        plural, version,
+        version,
     },
     log, netns,
     state::{
         dirs::Dirs,
         lock::{Lock, LockError, PidFile},
     },
+    words::plural,
 };
 
 /// How often the control loop shows that it lives.

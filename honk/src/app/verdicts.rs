@@ -24,10 +24,11 @@ use serde_json::{Value, json};
 
 use super::notify;
 use crate::{
-    cli::{exit::Exit, plural, version},
+    cli::{exit::Exit, version},
     clock,
     outbound::build,
     state::{self, disabled::Marks},
+    words::plural,
 };
 
 pub(crate) use self::by_hand::Unswitched;
@@ -37,7 +38,7 @@ const NAMES: usize = 3;
 
 /// `global.auto_disable`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     /// When somebody starts or reloads.
     Start,
     /// Also when subscriptions bring nodes.
@@ -46,7 +47,7 @@ enum Mode {
 }
 
 impl Mode {
-    fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         match config.settings.global("auto_disable") {
             Some(Typed::Text(text)) if text == "always" => Self::Always,
             Some(Typed::Text(text)) if text == "off" => Self::Off,

@@ -1,6 +1,6 @@
 //! What a group does and why, in one paragraph of plain words.
 
-use super::{group::selection, output::clean};
+use super::{group::selection, output::clean, plural};
 use crate::api::doc::{
     Group, PerNet, Sel,
     score::{Budget, Reasons, ScoreGroup, ScoreVerification},
@@ -121,7 +121,7 @@ fn rivals(known: &ScoreVerification) -> String {
     let told: Vec<String> = told.map(|(n, how)| format!("{n} {how}")).collect();
     let mut text = format!(
         "Next to it the group looks at {}: {}",
-        counted(known.coverage.evaluated.saturating_sub(1), "other node"),
+        plural(known.coverage.evaluated.saturating_sub(1), "other node"),
         told.join(", ")
     );
     if known.coverage.unevaluated > 0 {
@@ -154,8 +154,8 @@ fn doubt(known: &ScoreVerification, budget: Option<&Budget>) -> String {
         _ => "the next flow that fits will tell".to_owned(),
     };
     format!(
-        "It is unsure about {}, first whether one {question}; {wait}",
-        counted(known.coverage.pending, "of them"),
+        "It is unsure about {} of them, first whether one {question}; {wait}",
+        known.coverage.pending,
     )
 }
 
@@ -172,12 +172,12 @@ fn cost(budget: &Budget) -> String {
     match trials {
         0 => format!(
             "None of {} so far was a trial of another node{credit}",
-            counted(flows, "flow")
+            plural(flows, "flow")
         ),
         _ => format!(
             "{trials} of {} so far were trials of another node, of which {} worked and {} \
              failed{credit}",
-            counted(flows, "flow"),
+            plural(flows, "flow"),
             budget.trial_success,
             budget.trial_failure,
         ),
@@ -194,17 +194,9 @@ fn moves(reasons: &Reasons) -> Option<String> {
     (moved > 0).then(|| {
         format!(
             "Targets moved to another node {}, {back} of them straight back",
-            counted(moved, "time")
+            plural(moved, "time")
         )
     })
-}
-
-fn counted(n: u64, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n if what.ends_with('m') => format!("{n} {what}"),
-        n => format!("{n} {what}s"),
-    }
 }
 
 /// Breaks lines between words, for a terminal of that many columns.

@@ -61,6 +61,8 @@ use crate::{
     },
 };
 
+pub(crate) use crate::words::plural;
+
 /// What every command gets.
 #[derive(Debug)]
 pub(crate) struct Invocation {
@@ -227,12 +229,6 @@ fn allowed(path: &std::path::Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// `1 error`, `2 errors`
-pub(crate) fn plural(count: usize, word: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {word}{s}")
 }
 
 impl Invocation {

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use honk_grammar::diag::{Diagnostic, Severity};
-use honk_policy::config::{CODES, Typed};
+use honk_policy::config::CODES;
 use serde_json::{Value, json};
 
 use super::{
@@ -19,6 +19,7 @@ use crate::{
     app::{
         diag::{Findings, short},
         source::{self, Outcome, Purpose},
+        verdicts::Mode,
     },
     outbound,
 };
@@ -105,21 +106,16 @@ fn build(outcome: &mut Outcome) {
     let Some(candidate) = &outcome.candidate else {
         return;
     };
-    let setting = candidate.config.settings.global("auto_disable");
-    let severity = match setting {
-        Some(Typed::Text(text)) if text == "off" => Severity::Error,
-        _ => Severity::Warning,
+    let severity = match Mode::of(&candidate.config) {
+        Mode::Off => Severity::Error,
+        Mode::Start | Mode::Always => Severity::Warning,
     };
-    let mut findings = Vec::new();
     for node in candidate.groups.nodes() {
         if let Err(reason) = outbound::build::check(node) {
             let text = format!("{} cannot be built: {reason}", clean(&node.name));
             let finding = Diagnostic::new(severity, "", "node-rejected", None, text);
-            findings.push(finding.about("node", &node.name));
+            outcome.findings.add(finding.about("node", &node.name));
         }
-    }
-    for finding in findings {
-        outcome.findings.add(finding);
     }
 }
 

@@ -37,9 +37,9 @@ use super::{
 };
 use crate::{
     api::doc::ReloadState,
-    cli::plural,
     datapath::give_back_memory,
     flow::{CloseReason, FlowEntry},
+    words::plural,
 };
 
 /// What follows an applied reload.

@@ -32,8 +32,8 @@ use super::{
 };
 pub(crate) use crate::subscription::{FetchResult, View};
 use crate::{
-    cli::plural,
     subscription::{FetchError, Fetched, Good, Job, Net, PARALLEL, perform, shown},
+    words::plural,
 };
 
 /// How long the start waits for subscriptions that have no nodes yet.
