@@ -4,15 +4,15 @@
 //! bytes it has checked on the open file, so that a swap between check and read gains nothing.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use honk_grammar::{LoadError, Loaded, Loader, limits::FILE_BYTES};
 
-use crate::state::dirs::Env;
+use crate::state::{dirs::Env, file::open_regular};
 
 /// Group may read; group may not write or execute, others may do nothing.
 const FORBIDDEN_MODE: u32 = 0o037;
@@ -120,16 +120,10 @@ impl Files {
     }
 
     fn checked(&self, path: &str, most: usize) -> Result<Loaded, LoadError> {
-        // Non-blocking, or a pipe in place of a file would hang the start.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)
-            .map_err(|e| refused(&e))?;
-        let meta = file.metadata().map_err(|e| refused(&e))?;
-        if !meta.is_file() {
-            return Err(LoadError::NotRegular);
-        }
+        let (file, meta) = open_regular(Path::new(path)).map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidInput => LoadError::NotRegular,
+            _ => refused(&e),
+        })?;
         let mut warnings = Vec::new();
         let mode = meta.mode() & 0o7777;
         if mode & FORBIDDEN_MODE != 0 && !self.exempt(Path::new(path)) {

@@ -1,9 +1,11 @@
 //! Atomic replacement of small files: readers see the old text or the new one.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{
+        DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt, PermissionsExt,
+    },
     path::Path,
 };
 
@@ -26,6 +28,25 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(Some(text))
+}
+
+/// Opens somebody's file that ends, with what is known about the open one. A pipe or device may
+/// never do, so it is not waited for: anything but a file is [`io::ErrorKind::InvalidInput`].
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)?;
+    let meta = file.metadata()?;
+    let kind = meta.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok((file, meta)),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () => "a device",
+    };
+    let text = format!("it is {what}, not a file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// What a JSON file of the state directory holds; `None` when there is none.

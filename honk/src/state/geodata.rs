@@ -5,15 +5,17 @@
 //! to the lowering of the configuration, which decides what they mean.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Component, Path, PathBuf},
 };
 
 use honk_policy::geo::{GeoSource, MAX_FILE, Unreadable};
 
-use super::dirs::{Dirs, Env, Wanted};
+use super::{
+    dirs::{Dirs, Env, Wanted},
+    file::open_regular,
+};
 
 /// Where packages of honk and dae install geodata.
 const INSTALLED: [&str; 5] = [
@@ -80,15 +82,7 @@ impl GeoSource for Geodata {
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // Non-blocking, or a pipe in place of a file would hang the start.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
+    let (file, meta) = open_regular(path)?;
     whole(&file, meta.len(), MAX_FILE)
 }
 

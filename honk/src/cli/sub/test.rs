@@ -1,9 +1,7 @@
 //! `honk sub test`: what a body holds, without a daemon.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -17,7 +15,10 @@ use super::super::{
     plural,
     table::{Align, Table},
 };
-use crate::app::diag::{placeless, short};
+use crate::{
+    app::diag::{placeless, short},
+    state::file::open_regular,
+};
 
 /// `honk sub test`
 pub(in crate::cli) fn test(out: &Output, source: &Path, format: &str) -> Result<Exit, Failure> {
@@ -30,13 +31,17 @@ pub(in crate::cli) fn test(out: &Output, source: &Path, format: &str) -> Result<
         return Err(Failure::new(Exit::Usage, "usage", text));
     }
     let bytes = content(source).map_err(|e| {
-        let exit = match e.kind() {
+        let (exit, help) = match e.kind() {
             // As `validate` says of a file.
-            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => Exit::Config,
-            io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Failure,
+            io::ErrorKind::NotFound => (Exit::Config, ""),
+            io::ErrorKind::InvalidInput => {
+                (Exit::Config, "; pipe the body in: `... | honk sub test -`")
+            }
+            io::ErrorKind::PermissionDenied => (Exit::Permission, ""),
+            _ => (Exit::Failure, ""),
         };
-        Failure::new(exit, "unreadable", format!("{}: {e}", source.display()))
+        let text = format!("{}: {e}{help}", source.display());
+        Failure::new(exit, "unreadable", text)
     })?;
     let body = subscription::parse(&bytes, Format::from_name(format)).map_err(|e| {
         Failure::new(
@@ -64,27 +69,12 @@ fn content(source: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match source.to_str() {
         Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes)?,
-        _ => regular(source)?.take(limit).read_to_end(&mut bytes)?,
+        _ => open_regular(source)?
+            .0
+            .take(limit)
+            .read_to_end(&mut bytes)?,
     };
     Ok(bytes)
-}
-
-/// A file that ends. A pipe or device may never do, so it is not waited for.
-fn regular(source: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(source)?;
-    let kind = file.metadata()?.file_type();
-    let what = match () {
-        () if kind.is_file() => return Ok(file),
-        () if kind.is_dir() => "a directory",
-        () if kind.is_fifo() => "a pipe",
-        () if kind.is_socket() => "a socket",
-        () => "a device",
-    };
-    let text = format!("it is {what}, not a file; pipe the body in: `... | honk sub test -`");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 fn document(body: &Body) -> serde_json::Value {
@@ -205,6 +195,8 @@ mod tests {
             let failure = test(&invocation().out, path, "auto").unwrap_err();
             assert_eq!(failure.exit, Exit::Config, "{what}");
             assert!(failure.message.contains(what), "{}", failure.message);
+            let help = "pipe the body in";
+            assert!(failure.message.contains(help), "{}", failure.message);
         }
         std::fs::remove_dir_all(dir).unwrap();
     }
