@@ -51,7 +51,10 @@ const CASES: &[(&str, u32, &[&str])] = &[
     (
         "global {\n ping_url: preset(googel)\n}",
         2,
-        &["no preset `googel`", "google, cloudflare, apple"],
+        &[
+            "no such preset: `googel` is not one of `google`, `cloudflare`, `apple`",
+            "did you mean `google`",
+        ],
     ),
     (
         "global {\n log_level(info)\n}",

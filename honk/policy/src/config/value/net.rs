@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{BadValue, Read};
+use super::{BadValue, Read, word};
 
 /// An absolute URL with one of `schemes` and a host; no user information or white space.
 pub fn url(text: &str, schemes: &[&str]) -> Read<()> {
@@ -28,13 +28,24 @@ pub fn url(text: &str, schemes: &[&str]) -> Read<()> {
 }
 
 /// Names for `preset(name)`, with what they ask for.
-const PRESETS: &[(&str, &str)] = &[
+const PRESETS: [(&str, &str); 5] = [
     ("google", "https://www.gstatic.com/generate_204"),
     ("cloudflare", "https://cp.cloudflare.com/generate_204"),
     ("apple", "https://captive.apple.com/hotspot-detect.html"),
     ("firefox", "https://detectportal.firefox.com/canonical.html"),
     ("yandex", "https://ya.ru/"),
 ];
+
+/// The names alone.
+const PRESET_NAMES: [&str; PRESETS.len()] = {
+    let mut names = [""; PRESETS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = PRESETS[at].0;
+        at += 1;
+    }
+    names
+};
 
 /// URL of a `preset(name)`.
 pub fn preset(text: &str) -> Option<&'static str> {
@@ -52,10 +63,11 @@ pub fn url_or_preset(text: &str) -> Read<()> {
     }
     if let Some(name) = text.strip_prefix("preset(") {
         let name = name.trim_end_matches(')').trim();
-        let known: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-        let known = known.join(", ");
-        let text = format!("there is no preset `{name}`; there are {known}");
-        return Err(BadValue::shape("E406", text));
+        return word(name, &PRESET_NAMES).map(drop).map_err(|bad| BadValue {
+            number: "E406",
+            text: format!("there is no such preset: {}", bad.text),
+            ..bad
+        });
     }
     url(text, &["http", "https"])
 }
