@@ -106,6 +106,10 @@ fn rules_behind_others_that_take_all_they_could() {
             "rule-shadowed 4:1",
         ),
         (
+            "dip(geoip: private) -> g\ndip(10.1.0.0/16) -> block",
+            "rule-shadowed 4:1",
+        ),
+        (
             "domain(keyword: ads) -> g\ndomain(myads.example) -> block",
             "rule-shadowed 4:1",
         ),
