@@ -67,8 +67,10 @@ stats! {
     ShortDrop = "short_drop",
     /// Packets that came without their link header, which was put back.
     FrameMended = "frame_mended",
-    /// Packets whose link header is lost, and frames of many tags.
+    /// Packets whose link header is lost.
     FrameDrop = "frame_drop",
+    /// Frames with more tags than anybody sends.
+    TagDrop = "tag_drop",
 }
 
 /// Elements of `STATS`.

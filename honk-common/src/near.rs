@@ -1,28 +1,28 @@
 //! A table in front of a prefix tree, so that long lists cost no more than short ones.
 //!
 //! The tree gets deeper with the list: among 100,000 networks a lookup costs a third more. Nearly
-//! all listed IPv4 networks are no longer than 24 bits, so one element for the first half of an
+//! all listed IPv4 networks are no longer than 24 bits, so one word for the first half of an
 //! address and, where networks are longer than that, one for its third byte answer most packets.
 //! What they cannot tell is left to the tree, which holds everything.
 
 use crate::{
     key::{LpmKey, v4_mapped},
     limits::{NEAR_CHUNKS, NEAR_FROM, NEAR_HALVES},
-    route::{NEAR_CHUNK, NEAR_DEEP, near_element},
+    route::{NEAR_CHUNK, NEAR_DEEP, NearWords},
 };
 
 /// Bits of a key before those of an IPv4 address.
 const MAPPED: u32 = 96;
 
-/// The table of a list as elements and words other than 0; `None` for short lists. Classes in
-/// the list include those of shorter networks around.
-pub fn near_table(list: &[(LpmKey, u32)]) -> Option<Vec<(u32, u32)>> {
+/// The elements of a list's table that are not 0; `None` for short lists. Classes in the list
+/// include those of shorter networks around.
+pub fn near_table(list: &[(LpmKey, u32)]) -> Option<Vec<(u32, NearWords)>> {
     let mut nets: Vec<Net> = list.iter().filter_map(Net::of).collect();
     if nets.len() < NEAR_FROM {
         return None;
     }
     // A longer network is written over the shorter ones around it.
-    nets.sort_unstable_by_key(|net| net.bits);
+    nets.sort_unstable_by_key(|net| net.len);
     let mut table = Table {
         halves: vec![0; NEAR_HALVES as usize],
         chunks: Vec::new(),
@@ -30,11 +30,13 @@ pub fn near_table(list: &[(LpmKey, u32)]) -> Option<Vec<(u32, u32)>> {
     for net in &nets {
         table.write(net);
     }
-    Some(table.words())
+    Some(table.elements())
 }
 
 struct Net {
     addr: u32,
+    /// Of the whole key: several networks hold all IPv4 addresses.
+    len: u32,
     bits: u32,
     class: u32,
 }
@@ -52,6 +54,7 @@ impl Net {
         let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
         common.then(|| Self {
             addr: u32::from_be_bytes([a, b, c, d]) & mask,
+            len: key.prefix_len,
             bits,
             class: *class,
         })
@@ -100,15 +103,14 @@ impl Table {
         self.chunks.get_mut(number as usize)
     }
 
-    fn words(&self) -> Vec<(u32, u32)> {
-        let halves = (0u32..).zip(self.halves.iter().copied());
-        let chunks = (0u32..).zip(&self.chunks).flat_map(|(number, chunk)| {
-            let thirds = (0..=u8::MAX).map(move |third| near_element(number, third));
-            thirds.zip(chunk.iter().copied())
-        });
-        halves
-            .chain(chunks)
-            .filter(|(_, word)| *word != 0)
+    fn elements(&self) -> Vec<(u32, NearWords)> {
+        // The chunks follow the halves.
+        let (halves, _) = self.halves.as_chunks();
+        let (chunks, _) = self.chunks.as_flattened().as_chunks();
+        let words = halves.iter().chain(chunks).map(|two| NearWords(*two));
+        (0u32..)
+            .zip(words)
+            .filter(|(_, two)| two.0 != [0; 2])
             .collect()
     }
 }
@@ -118,6 +120,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::route::near_word;
 
     fn net(addr: [u8; 4], bits: u32, class: u32) -> (LpmKey, u32) {
         let key = LpmKey {
@@ -140,11 +143,14 @@ mod tests {
     }
 
     /// What the table says; `None`: ask the tree.
-    fn near(words: &BTreeMap<u32, u32>, addr: [u8; 4]) -> Option<Option<u32>> {
-        let word = |at| words.get(&at).copied().unwrap_or(0);
+    fn near(table: &BTreeMap<u32, NearWords>, addr: [u8; 4]) -> Option<Option<u32>> {
+        let word = |at: u32| {
+            let two = table.get(&(at / 2)).copied().unwrap_or_default();
+            two.0[at as usize % 2]
+        };
         let mut found = word(u32::from(addr[0]) << 8 | u32::from(addr[1]));
         if found & NEAR_CHUNK != 0 {
-            found = word(near_element(found & !NEAR_CHUNK, addr[2]));
+            found = word(near_word(found & !NEAR_CHUNK, addr[2]));
         }
         (found & NEAR_DEEP == 0).then(|| found.checked_sub(1))
     }
@@ -186,11 +192,11 @@ mod tests {
                 };
                 list.push((all, 7));
             }
-            let words: BTreeMap<_, _> = near_table(&list).unwrap().into_iter().collect();
+            let table: BTreeMap<_, _> = near_table(&list).unwrap().into_iter().collect();
             let mut told = 0;
             for _ in 0..4000 {
                 let addr = (random(&mut seed) & 0x07ff_ffff).to_be_bytes();
-                if let Some(said) = near(&words, addr) {
+                if let Some(said) = near(&table, addr) {
                     assert_eq!(said, tree(&list, addr), "{addr:?}");
                     told += 1;
                 }
@@ -204,13 +210,29 @@ mod tests {
         let list: Vec<_> = (0..NEAR_CHUNKS + 10)
             .map(|i| net((i << 16 | 0x0100).to_be_bytes(), 24, i % 100))
             .collect();
-        let words: BTreeMap<_, _> = near_table(&list).unwrap().into_iter().collect();
-        assert_eq!(near(&words, [0, 5, 1, 9]), Some(Some(5)));
-        assert_eq!(near(&words, [0, 5, 2, 9]), Some(None));
+        let table: BTreeMap<_, _> = near_table(&list).unwrap().into_iter().collect();
+        assert_eq!(near(&table, [0, 5, 1, 9]), Some(Some(5)));
+        assert_eq!(near(&table, [0, 5, 2, 9]), Some(None));
         let beyond = (NEAR_CHUNKS << 16 | 0x0100).to_be_bytes();
-        assert_eq!(near(&words, beyond), None);
-        let last = *words.keys().max().unwrap();
+        assert_eq!(near(&table, beyond), None);
+        let last = *table.keys().max().unwrap();
         assert!(last < crate::limits::NEAR_ENTRIES, "{last}");
+    }
+
+    #[test]
+    fn of_networks_around_all_addresses_the_longest_counts() {
+        let mut list: Vec<_> = (0..=255).map(|i| net([10, i, 0, 0], 16, 1)).collect();
+        let all = |prefix_len, class| {
+            let addr = v4_mapped([0; 4]);
+            (LpmKey { prefix_len, addr }, class)
+        };
+        list.extend([all(MAPPED, 5), all(80, 4), all(0, 3)]);
+        for _ in 0..2 {
+            let table: BTreeMap<_, _> = near_table(&list).unwrap().into_iter().collect();
+            assert_eq!(near(&table, [192, 0, 2, 1]), Some(Some(5)));
+            assert_eq!(near(&table, [10, 7, 2, 1]), Some(Some(1)));
+            list.reverse();
+        }
     }
 
     #[test]

@@ -85,11 +85,17 @@ abi!(RouteMeta, 64);
 /// A word of a near table: 0 for an address in no network, else its class plus one, unless one
 /// of these bits says otherwise.
 pub const NEAR_DEEP: u32 = 1 << 31;
-/// The low bits number the chunk that has an element for each third byte.
+/// The low bits number the chunk that has a word for each third byte.
 pub const NEAR_CHUNK: u32 = 1 << 30;
 
-/// Element of a chunk.
-pub const fn near_element(chunk: u32, third: u8) -> u32 {
+/// An element of a near table: word `n` is in element `n / 2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NearWords(pub [u32; 2]);
+abi!(NearWords, 8);
+
+/// Word of a chunk.
+pub const fn near_word(chunk: u32, third: u8) -> u32 {
     NEAR_HALVES + (chunk % NEAR_CHUNKS) * 256 + third as u32
 }
 

@@ -17,19 +17,13 @@ use aya_ebpf::{
         bpf_skb_vlan_pop,
     },
 };
-use honk_common::counter::Stat;
 
-use crate::{
-    packet::{ETH_IPV4, ETH_IPV6, ETH_LEN},
-    stats::count,
-};
+use crate::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
 
-/// Of the first byte of a MAC address.
-const GROUP: u8 = 1;
 const VLAN_ID: u32 = 0x0fff;
 const ETH_8021Q: u32 = 0x8100u16.to_be() as u32;
 const ETH_8021AD: u32 = 0x88a8u16.to_be() as u32;
-/// Tags for VLAN 0 in a row that are taken off.
+/// Tags for VLAN 0 in a row that hide nothing. A tag behind them is one too many, whatever follows.
 const PRIORITY_TAGS: usize = 3;
 
 /// What the tags of a frame say.
@@ -84,10 +78,21 @@ pub fn untag(skb: *mut __sk_buff) -> bool {
     unsafe { (*skb).vlan_present == 0 || bpf_skb_vlan_pop(skb) == 0 }
 }
 
-/// Sees to it that the packet begins with its link header. False: it has none, and must not pass,
-/// for nobody could say what it is.
+/// What became of the link header of a packet.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub enum Header {
+    /// The packet begins with it, or is of no concern.
+    Whole = 0,
+    /// It was missing, and was put back.
+    Mended = 1,
+    /// It is missing for good: nobody could say what the packet is.
+    Lost = 2,
+}
+
+/// Sees to it that the packet begins with its link header.
 #[inline(always)]
-pub fn is_whole(skb: *mut __sk_buff) -> bool {
+pub fn link_header(skb: *mut __sk_buff) -> Header {
     let (proto, data, end) = unsafe {
         (
             (*skb).protocol,
@@ -95,41 +100,51 @@ pub fn is_whole(skb: *mut __sk_buff) -> bool {
             (*skb).data_end as usize,
         )
     };
-    if proto != ETH_IPV4 && proto != ETH_IPV6 {
-        return true;
-    }
+    let version = match proto {
+        ETH_IPV4 => 4,
+        ETH_IPV6 => 6,
+        _ => return Header::Whole,
+    };
     if data + ETH_LEN <= end {
-        let ethertype = unsafe { ((data + 12) as *const u16).read() };
-        // An address may look like an ethertype, but then the first byte, of an IPv4 header without
-        // options, has the group bit.
-        if u32::from(ethertype) == proto && unsafe { (data as *const u8).read() } & GROUP == 0 {
-            return true;
+        let (ethertype, first) = unsafe {
+            (
+                ((data + 12) as *const u16).read(),
+                (data as *const u8).read(),
+            )
+        };
+        // An address within an IP header may look like an ethertype, but that header begins with
+        // its version. So do some MAC addresses: `mend` knows better.
+        if u32::from(ethertype) == proto && first >> 4 != version {
+            return Header::Whole;
         }
     }
     mend(skb, proto)
 }
 
-/// Puts the link header back in front, from where the kernel still has it.
+/// Puts the link header back in front, from where the kernel still has it, if it is missing.
 #[inline(never)]
-fn mend(skb: *mut __sk_buff, proto: u32) -> bool {
+fn mend(skb: *mut __sk_buff, proto: u32) -> Header {
     let (mut header, mut first) = ([0u16; ETH_LEN / 2], [0u16; ETH_LEN / 2]);
-    let mut ip = [0u16; 4];
     let known = load(skb, 0, &mut first)
         && load_from(skb, BPF_HDR_START_MAC, &mut header)
-        && load_from(skb, BPF_HDR_START_NET, &mut ip)
         && u32::from(header[6]) == proto;
-    if known && same(&header, &first, ETH_LEN / 2) {
-        return true;
+    if !known {
+        return Header::Lost;
     }
-    let known = known && same(&ip, &first, ip.len());
-    let mended = known
-        && unsafe { bpf_skb_change_head(skb, ETH_LEN as u32, 0) == 0 && store(skb, 0, &header) };
-    count(if mended {
-        Stat::FrameMended
-    } else {
-        Stat::FrameDrop
-    });
-    mended
+    let at_link = same(&header, &first, ETH_LEN / 2);
+    // What is too short for this is no IP header.
+    let mut ip = [0u16; 4];
+    let at_network = load_from(skb, BPF_HDR_START_NET, &mut ip) && same(&ip, &first, ip.len());
+    if at_link && !at_network {
+        return Header::Whole;
+    }
+    // If both headers begin alike, somebody made them so.
+    if at_link || !at_network {
+        return Header::Lost;
+    }
+    let mended =
+        unsafe { bpf_skb_change_head(skb, ETH_LEN as u32, 0) == 0 && store(skb, 0, &header) };
+    if mended { Header::Mended } else { Header::Lost }
 }
 
 #[inline(always)]

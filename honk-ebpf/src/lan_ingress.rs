@@ -8,7 +8,7 @@ use honk_common::{
 };
 
 use crate::{
-    frame::{Tag, is_whole, tag},
+    frame::{Header, Tag, link_header, tag},
     judge::judge,
     maps::GATE,
     stats::count,
@@ -50,7 +50,7 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
             return NEXT;
         }
         Tag::TooMany => {
-            count(Stat::FrameDrop);
+            count(Stat::TagDrop);
             return SHOT;
         }
     }
@@ -59,8 +59,15 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
         count(Stat::GroupPass);
         return NEXT;
     }
-    if L2 && !is_whole(skb) {
-        return SHOT;
+    if L2 {
+        match link_header(skb) {
+            Header::Whole => {}
+            Header::Mended => count(Stat::FrameMended),
+            Header::Lost => {
+                count(Stat::FrameDrop);
+                return SHOT;
+            }
+        }
     }
     judge::<L2, false>(skb, gate == GATE_DRAINING)
 }

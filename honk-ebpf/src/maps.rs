@@ -20,7 +20,9 @@ use honk_common::{
     },
     outbound::GROUP_SLOTS,
     param::{AbiMeta, Param, SOCKS_ENTRIES},
-    route::{ClassBits, DomainVal, DscpClasses, PnameKey, PortClasses, RouteMeta, RuleAct},
+    route::{
+        ClassBits, DomainVal, DscpClasses, NearWords, PnameKey, PortClasses, RouteMeta, RuleAct,
+    },
 };
 
 use crate::{packet::Packet, route::Seen};
@@ -34,7 +36,7 @@ pub type Addr = [u8; 16];
 pub type Prefixes = LpmTrie<Addr, u32, 1024>;
 
 /// What stands in front of a long list of IPv4 networks.
-pub type Near = Array<u32, { NEAR_ENTRIES as usize }>;
+pub type Near = Array<NearWords, { NEAR_ENTRIES as usize }>;
 
 /// Address to what its names say. The capacity is only that of the template.
 pub type Names = HashMap<Addr, DomainVal, 1024, LAZY>;

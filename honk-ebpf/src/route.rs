@@ -17,7 +17,7 @@ use honk_common::{
         ACT_MUST, DIM_DEST, DIM_DOMAIN, DIM_DPORT, DIM_DSCP, DIM_MAC, DIM_PNAME, DIM_SPORT,
         DIM_SRC, DIR_DPORT, DIR_SPORT, NEAR_CHUNK, NEAR_DEEP, PnameKey, RuleBits, USUAL_ALL,
         USUAL_DEST, USUAL_DOMAIN, USUAL_DPORT, USUAL_DSCP, USUAL_MAC, USUAL_PNAME, USUAL_SPORT,
-        USUAL_SRC, bank, mac_key, near_element, usual_row,
+        USUAL_SRC, bank, mac_key, near_word, usual_row,
     },
 };
 
@@ -305,15 +305,20 @@ fn near(banks: &ArrayOfMaps<Near, 2>, bank: u32, v6: bool, addr: &Addr, miss: u3
     }
     let table = banks.get(bank)?;
     let half = u32::from(addr[12]) << 8 | u32::from(addr[13]);
-    let mut word = *table.get(half)?;
+    let mut word = near_at(table, half)?;
     if word & NEAR_CHUNK != 0 {
-        word = *table.get(near_element(word & !NEAR_CHUNK, addr[14]))?;
+        word = near_at(table, near_word(word & !NEAR_CHUNK, addr[14]))?;
     }
     match word {
         0 => Some(miss),
         _ if word & NEAR_DEEP != 0 => None,
         class => Some(class - 1),
     }
+}
+
+#[inline(always)]
+fn near_at(table: &Near, at: u32) -> Option<u32> {
+    Some(table.get(at >> 1)?.0[(at & 1) as usize])
 }
 
 #[inline(always)]

@@ -3,16 +3,18 @@
 
 use aya_ebpf::bindings::__sk_buff;
 use honk_common::{
+    counter::Stat,
     key::PROTO_UDP,
     param::{GATE_CLOSED, MARK_REPLY},
 };
 
 use crate::{
-    frame::{Tag, is_whole, tag},
+    frame::{Header, Tag, link_header, tag},
     inbound::track,
     maps::{GATE, scratch},
     packet::{Kind, parse},
     special::is_special,
+    stats::count,
     verdict::NEXT,
 };
 
@@ -41,9 +43,13 @@ fn run<const L2: bool>(skb: *mut __sk_buff) -> i32 {
     if GATE.get(0).copied().unwrap_or(GATE_CLOSED) == GATE_CLOSED || tag(skb) != Tag::Ours {
         return NEXT;
     }
-    if L2 && !is_whole(skb) {
-        // Nothing is kept from outside: this program only takes notes.
-        return NEXT;
+    if L2 {
+        match link_header(skb) {
+            Header::Whole => {}
+            Header::Mended => count(Stat::FrameMended),
+            // Nothing is kept from outside, so nothing is lost: this program only takes notes.
+            Header::Lost => return NEXT,
+        }
     }
     let Some(scratch) = scratch() else {
         return NEXT;

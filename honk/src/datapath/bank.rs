@@ -13,7 +13,10 @@ use honk_common::{
         PORT_ELEMS, USUAL_ROWS,
     },
     near::near_table,
-    route::{ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, PnameKey, PortClasses, bank, mac_key},
+    route::{
+        ClassBits, DIM_DOMAIN, DIR_DPORT, DIR_SPORT, NearWords, PnameKey, PortClasses, bank,
+        mac_key,
+    },
     tables::RouteTables,
 };
 
@@ -125,8 +128,8 @@ impl Banks {
         maps.dest_lpm.put(&at, &dest.as_raw_fd().cast_unsigned())?;
         maps.src_lpm.put(&at, &src.as_raw_fd().cast_unsigned())?;
         for (list, outer) in [(&t.dest, &maps.dest_near), (&t.src, &maps.src_near)] {
-            if let Some(words) = near_table(list) {
-                let table = near(&words)?;
+            if let Some(elements) = near_table(list) {
+                let table = near(&elements)?;
                 outer.put(&at, &table.as_raw_fd().cast_unsigned())?;
             }
         }
@@ -229,10 +232,10 @@ fn prefixes(list: &[(LpmKey, u32)]) -> io::Result<OwnedFd> {
 }
 
 /// A fresh table to stand in front of a prefix map.
-fn near(words: &[(u32, u32)]) -> io::Result<OwnedFd> {
-    let fd = bpf::create_array(size_of::<u32>() as u32, NEAR_ENTRIES)?;
-    let map: Map<u32, u32> = Map::new(fd.as_fd().try_clone_to_owned()?)?;
-    let (keys, values): (Vec<u32>, Vec<u32>) = words.iter().copied().unzip();
+fn near(elements: &[(u32, NearWords)]) -> io::Result<OwnedFd> {
+    let fd = bpf::create_array(size_of::<NearWords>() as u32, NEAR_ENTRIES)?;
+    let map: Map<u32, NearWords> = Map::new(fd.as_fd().try_clone_to_owned()?)?;
+    let (keys, values): (Vec<u32>, Vec<NearWords>) = elements.iter().copied().unzip();
     map.put_all(&keys, &values)?;
     Ok(fd)
 }

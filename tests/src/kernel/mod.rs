@@ -494,12 +494,12 @@ impl Rig {
         }
         for (map, prefixes) in [("DEST_NEAR", &tables.dest), ("SRC_NEAR", &tables.src)] {
             self.del(map, &bytes(&b));
-            let Some(words) = near_table(prefixes) else {
+            let Some(elements) = near_table(prefixes) else {
                 continue;
             };
             let inner = sys::create_near()?;
-            for (element, word) in &words {
-                sys::update(inner.as_fd(), &bytes(element), &bytes(word))?;
+            for (at, words) in &elements {
+                sys::update(inner.as_fd(), &bytes(at), &bytes(words))?;
             }
             use std::os::fd::AsRawFd as _;
             self.put(map, &b, &(inner.as_raw_fd() as u32));

@@ -168,7 +168,8 @@ pub fn create_names(capacity: u32) -> io::Result<OwnedFd> {
 
 /// An inner array for `DEST_NEAR` or `SRC_NEAR`.
 pub fn create_near() -> io::Result<OwnedFd> {
-    create(MAP_TYPE_ARRAY, 4, 4, honk_common::limits::NEAR_ENTRIES)
+    let value = size_of::<honk_common::route::NearWords>() as u32;
+    create(MAP_TYPE_ARRAY, 4, value, honk_common::limits::NEAR_ENTRIES)
 }
 
 fn create(map_type: u32, key_size: u32, value_size: u32, capacity: u32) -> io::Result<OwnedFd> {

@@ -2,7 +2,7 @@
 
 use honk_common::counter::Stat;
 use honk_common::flow::{FLAG_L3DEV, RETURN_L3DEV};
-use honk_tests::kernel::packet::{ACK, CLIENT_MAC, SYN, tcp, udp};
+use honk_tests::kernel::packet::{ACK, CLIENT_MAC, Packet, SYN, tcp, udp};
 use honk_tests::kernel::{GATEWAY_MAC, NONCE, PEER_MAC, Rig, Tap};
 use honk_tests::tcx;
 
@@ -23,10 +23,21 @@ fn honk0(rig: &Rig) -> Tap {
 
 /// A device with clients behind it.
 fn lan_device(rig: &mut Rig) -> Tap {
-    let lan = Tap::new("lan1", GATEWAY_MAC).expect("lan1");
-    lan.up().expect("up");
-    rig.attach(LAN, &lan).expect("attach");
-    lan
+    device(rig, LAN, GATEWAY_MAC)
+}
+
+fn device(rig: &mut Rig, program: &str, mac: [u8; 6]) -> Tap {
+    let device = Tap::new("lan1", mac).expect("lan1");
+    device.up().expect("up");
+    rig.attach(program, &device).expect("attach");
+    device
+}
+
+/// A datagram with four bytes of IPv4 options.
+fn with_options(src: &str) -> Packet {
+    let mut p = udp(src, ORIGIN);
+    p.options = 4;
+    p
 }
 
 fn handoff(l4: u8) -> [u8; 12] {
@@ -67,10 +78,11 @@ fn priority_tags_hide_nothing() {
     let p = udp(CLIENT, ORIGIN);
     let plain = p.build();
     let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
-    let priorities: [&[u8]; 3] = [
+    let priorities: [&[u8]; 4] = [
         &[0x81, 0, 0, 0],
         &[0x81, 0, 0xe0, 0],
         &[0x88, 0xa8, 0, 0, 0x81, 0, 0x60, 0],
+        &[0x88, 0xa8, 0, 0, 0x81, 0, 0x60, 0, 0x81, 0, 0, 0],
     ];
     for tags in priorities {
         lan0.send(&tagged(tags)).expect("sent");
@@ -82,12 +94,12 @@ fn priority_tags_hide_nothing() {
     // A VLAN behind a priority, and more tags than anybody sends.
     lan0.send(&tagged(&[0x81, 0, 0, 0, 0x81, 0, 0, 7]))
         .expect("sent");
-    lan0.send(&tagged(&[0x81, 0, 0, 0].repeat(5)))
+    lan0.send(&tagged(&[0x81, 0, 0, 0].repeat(4)))
         .expect("sent");
     lan0.send(&plain).expect("sent");
     honk0.receive().expect("handed over");
-    let counts = [Stat::VlanPass, Stat::FrameDrop].map(|s| rig.stat(s));
-    assert_eq!(counts, [1, 1]);
+    let counts = [Stat::VlanPass, Stat::TagDrop, Stat::FrameDrop].map(|s| rig.stat(s));
+    assert_eq!(counts, [1, 1, 0]);
 }
 
 /// A foreign program in front of the stack makes the kernel forget where the link header is.
@@ -106,6 +118,11 @@ fn frames_that_lost_their_header_get_it_back() {
         udp(CLIENT6, ORIGIN6),
         // What the first bytes would say without the check: another ethertype.
         udp("8.0.69.1:9", ORIGIN),
+        // Or the same one, and behind it what could be an IP header, or could not.
+        with_options("8.0.69.1:9"),
+        with_options("8.0.7.1:9"),
+        udp("[2001:db8:86dd:6000::1]:9", ORIGIN6),
+        udp("[2001:db8:86dd::1]:9", ORIGIN6),
     ] {
         lan0.send(&p.build()).expect("sent");
         sent += 1;
@@ -117,6 +134,87 @@ fn frames_that_lost_their_header_get_it_back() {
     }
     assert_eq!(rig.stat(Stat::FrameMended), sent);
     assert_eq!(rig.stat(Stat::Malformed), 0);
+}
+
+/// Addresses of devices begin like IP headers, too.
+#[test]
+fn devices_whose_address_begins_like_a_header() {
+    for first in [0x44, 0x46, 0x60, 0x62] {
+        let mac = [first, 0, 0, 0, 0, 1];
+        let mut rig = rig!();
+        install_all(&mut rig, PROXY);
+        let honk0 = honk0(&rig);
+        let lan0 = device(&mut rig, LAN, mac);
+        let all = [
+            tcp(CLIENT, ORIGIN, SYN),
+            with_options("8.0.69.1:9"),
+            udp(CLIENT6, ORIGIN6),
+        ];
+        let send_all = || {
+            for p in &all {
+                let p = p.clone().dmac(mac);
+                lan0.send(&p.build()).expect("sent");
+                let got = honk0.receive().expect("handed over");
+                assert_eq!(got[12..], p.build()[12..], "{first:x}: {p:?}");
+                assert_eq!(flow(&rig, &p).expect("an entry").gw_mac, mac);
+            }
+        };
+        send_all();
+        let counts = [Stat::FrameMended, Stat::FrameDrop].map(|s| rig.stat(s));
+        assert_eq!(counts, [0, 0], "{first:x}");
+        let _foreign = tcx::xdp_generic_here(lan0.name()).expect("a foreign program");
+        send_all();
+        let counts = [Stat::FrameMended, Stat::FrameDrop].map(|s| rig.stat(s));
+        assert_eq!(counts, [3, 0], "{first:x}");
+    }
+}
+
+/// The address of a device that `ambiguous` knows.
+const COPIED_MAC: [u8; 6] = [0x62, 0, 0, 0, 0, 24];
+
+/// A frame whose IP header begins as the link header does.
+fn ambiguous() -> Packet {
+    let mut p = udp("[2001:db8:86dd:6000::1]:9", ORIGIN6);
+    p.dscp = 8;
+    let copy = p.ip();
+    p = p
+        .dmac(COPIED_MAC)
+        .smac(std::array::from_fn(|i| copy[6 + i]));
+    assert_eq!(p.build()[..14], copy[..14]);
+    p
+}
+
+#[test]
+fn a_frame_that_could_begin_in_two_places_is_dropped() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    let honk0 = honk0(&rig);
+    let lan0 = device(&mut rig, LAN, COPIED_MAC);
+    let _foreign = tcx::xdp_generic_here(lan0.name()).expect("a foreign program");
+    lan0.send(&ambiguous().build()).expect("sent");
+    let known = udp(CLIENT6, ORIGIN6).dmac(COPIED_MAC);
+    lan0.send(&known.build()).expect("sent");
+    let got = honk0.receive().expect("handed over");
+    assert_eq!(got[12..], known.build()[12..]);
+    let counts = [Stat::FrameDrop, Stat::FrameMended, Stat::NewFlows].map(|s| rig.stat(s));
+    assert_eq!(counts, [1, 1, 1]);
+}
+
+/// There nothing is dropped, so nothing counts as dropped.
+#[test]
+fn from_outside_lost_headers_do_not_count() {
+    let mut rig = rig!();
+    install_all(&mut rig, PROXY);
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let here = socket.local_addr().expect("an address").to_string();
+    let here = here.replace("0.0.0.0", "192.0.2.2");
+    let wan = device(&mut rig, "wan_ingress_l2", COPIED_MAC);
+    let _foreign = tcx::xdp_generic_here(wan.name()).expect("a foreign program");
+    wan.send(&ambiguous().build()).expect("sent");
+    wan.send(&udp(ORIGIN, &here).dmac(COPIED_MAC).build())
+        .expect("sent");
+    let counts = [Stat::FrameDrop, Stat::InboundTrack].map(|s| rig.stat(s));
+    assert_eq!(counts, [0, 1]);
 }
 
 #[test]
